@@ -20,8 +20,8 @@ constexpr const char* kHelp =
     "/help   print this help\n"
     "Ctrl-C cancels an answer. A second Ctrl-C, or Ctrl-C at the prompt, quits, as SIGTERM does.\n";
 
-// True if the next turn may succeed: it may be shorter, may have no private text that the drafter
-// must answer alone, or the link may be back.
+// True if the next turn may succeed. It may be shorter, the link may be back, or no private text
+// may require the drafter alone.
 bool another_turn_may_do(Errc code) {
   return code == Errc::context_full || code == Errc::link_down || code == Errc::timed_out ||
          code == Errc::refused || code == Errc::unsupported;

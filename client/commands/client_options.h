@@ -46,7 +46,7 @@ struct ClientSettings {
   std::filesystem::path token_file;  // file with the bearer token; empty: none
   bool pads = false;
   DrafterWishes drafter{.merges_if_faster = true};
-  std::filesystem::path offline_bundle;  // writes without the server; empty: the drafter does
+  std::filesystem::path offline_bundle;  // bundle that writes offline; empty: the drafter's
   // context_count is taken from the bundle.
   GenerationOptions generation{.tokens_max = 256,
                                .deadline = std::chrono::seconds(3),
@@ -58,7 +58,7 @@ struct ClientSettings {
   std::uint32_t thread_count = 0;
   DType kv_type = DType::f32;
   std::uint64_t memory_limit = MemoryMeter::kUnlimited;
-  std::uint32_t drafted_positions = 0;  // tokens to draft in; 0: the bundle's context
+  std::uint32_t drafted_positions = 0;  // context length for drafting; 0: the bundle's
   bool raw = false;
   std::filesystem::path chat_template;
   PrivacyGuard::Options privacy;

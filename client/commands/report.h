@@ -19,7 +19,7 @@ struct ReportedConfig {
   std::string bundle;
   std::string drafter_reason;   // why this drafter; empty: there was only one
   std::string tap;              // activations sent to the drafter; empty: none
-  std::string device = "none";  // that drafts: "cpu", "vulkan:0"; "none" for plain decoding
+  std::string device = "none";  // drafting device: "cpu", "vulkan:0"; "none" for plain decoding
   std::string device_name;      // name from its vendor
   std::string device_reason;    // why this device
   std::optional<Digest> target_fingerprint;

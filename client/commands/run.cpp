@@ -82,7 +82,7 @@ Result<int> run_once(const RunOptions& options) {
   const auto rendered = render((*conversation)->bundle(), *config, message);
   if (!rendered) return rendered.error();
   OpenTokens tokens = (*conversation)->encode(*rendered, *hidden);
-  // A text's start token is a prompt by itself.
+  // An empty text is encoded as the start token alone, which is a valid prompt.
   if (config->raw && tokens.tokens.empty()) {
     tokens.tokens = (*conversation)->bundle().encode_raw("");
   }

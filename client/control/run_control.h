@@ -111,7 +111,7 @@ class RunControl {
   double forecast_cost(RunKind kind, std::uint32_t breadth, double floor,
                        std::uint32_t tokens) const;
   double stream_cost() const;
-  // The fastest way to draft. Requires  knows_enough()
+  // The fastest mode of drafting. Requires  knows_enough()
   Decision drafting(std::uint32_t breadth_max, std::uint32_t tokens, bool on_battery) const;
   std::string figures(const Decision& drafting, std::uint32_t breadth, bool on_battery) const;
 

@@ -22,7 +22,7 @@ using MeasureDevice = std::function<Result<StepTiming>(const ComputeDevice&)>;
 
 // Picks one of `devices`, with the CPU first among them. `auto` takes the fastest. It measures only
 // if there is a choice, and skips software rasterisers, which run on the CPU and are slower.
-// `vulkan` prefers discrete over integrated GPUs, and so on; rasterisers come last.
+// `vulkan` prefers discrete GPUs, then integrated ones; rasterisers come last.
 //
 // Errors    usage: no such device; lists the available ones
 Result<DeviceChoice> choose_device(const DeviceRequest& request,

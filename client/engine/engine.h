@@ -36,7 +36,7 @@ class Engine {
  public:
   // All three pointers must outlive the engine. Without `drafters`, conversations use plain
   // decoding. Without `writers`, the drafters write offline text. `grid` sets the times at which
-  // conversations with sending links go on; null: at any time.
+  // conversations with sending links continue; null: at any time.
   explicit Engine(SharedDrafters* drafters, SharedDrafters* writers = nullptr,
                   const SendGrid* grid = nullptr);
   // Requires  every conversation is closed

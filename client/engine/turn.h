@@ -22,8 +22,8 @@ struct Turn {
   Instant asked{};         // time of the order or cancellation
   bool woken = false;      // its link has an event
   Instant woken_at{};      // time of the first such event
-  Instant wait_end{};      // latest time to go on
-  // It computes private text and sends nothing, so it may go on at any time.
+  Instant wait_end{};      // latest time to continue
+  // It computes private text and sends nothing, so it may continue at any time.
   bool is_private = false;
   Instant last{};  // turn after which nothing was left to do
 
@@ -48,8 +48,8 @@ struct Turn {
 };
 
 // Time used by the turns of one step. If it exceeds a step, all stepped conversations rest for the
-// remainder of the step in which they ended, so that others get turns as well. The rest depends
-// only on their own time and reveals nothing about the others.
+// remainder of the step in which they ended. Others then get turns as well. The rest depends only
+// on their own time and reveals nothing about the others.
 class SteppedTurns {
  public:
   bool may_go(Instant step) const { return step == step_ || step > rests_in_; }

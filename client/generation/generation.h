@@ -65,9 +65,9 @@ class Generation {
   bool over() const { return phase_ == Phase::over; }
   // How the last answer ended. Requires  over(), and one was begun
   //
-  // Errors    those of the link that a retry does not cure (untrusted, unauthorized, mismatch,
-  //           ...); context_full for a prompt that is too long; unsupported for a drafter that
-  //           cannot answer alone; link_down and timed_out if neither drafter nor writer can go on
+  // Errors    link errors that a retry does not cure (untrusted, unauthorized, mismatch, ...);
+  //           context_full for a prompt that is too long; unsupported for a drafter that cannot
+  //           answer alone; link_down and timed_out if neither drafter nor writer can continue
   //           without the server, or the terms forbid it
   Result<GenerationEnd> end() const;
 

@@ -18,7 +18,7 @@ struct RequestInFlight {
   Instant sent{};
   Instant deadline{};       // for any sign of the server
   Instant rows_deadline{};  // drafting waits until then for the prompt's newest activations
-  bool running = false;     // answered, and the server goes on
+  bool running = false;     // answered, and the server continues
 
   std::uint32_t rows = 0;           // of the target's pass
   bool checked = false;             // the last tokens are to be checked, not kept

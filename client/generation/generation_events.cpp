@@ -216,8 +216,8 @@ Result<void> Generation::on_refused(const Error& error) {
     request_.asks = true;
     return boost::system::in_place_value;
   }
-  // A server that received everything and still knows no session is out of capacity, whatever it
-  // says. Resending everything at once could loop forever.
+  // A server that received everything and still reports no session is out of capacity, regardless
+  // of its reason. Resending everything at once could loop forever.
   const bool no_room = error.code == Errc::refused || error.code == Errc::session_unknown;
   const Error reason = no_room ? Error{Errc::refused, error.message} : error;
   if (!no_room || !device_.bears_outages()) return on_link_error(reason);

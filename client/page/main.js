@@ -223,8 +223,8 @@ const pause = (signal) =>
     signal.addEventListener("abort", resolve);
   });
 
-// Reads a stream to its end and shows it. An answer goes on if its reader falls behind or loses the
-// connection, so it is then read again from its start. `goesOn`: it may still be running,
+// Reads a stream to its end and shows it. An answer continues if its reader falls behind or loses
+// the connection. It is then read again from its start. `goesOn`: it may still be running,
 // unreachable.
 async function read(source, name, signal, shown) {
   let answer = new Answer();

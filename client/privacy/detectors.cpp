@@ -111,8 +111,8 @@ std::size_t usual_card_digits(std::string_view digits) {
   return is_diners ? 14 : 16;
 }
 
-// Bytes of the card at the start of a 13 to 19 digit number: all of it, or as many groups or digits
-// as its kind has, because an expiry date or a code may follow. 0: none.
+// Bytes of the card at the start of a 13 to 19 digit number. The card may end before the number
+// does: an expiry date or a code may follow. 0: none.
 std::size_t card_size(std::string_view number) {
   std::string digits;
   std::array<std::size_t, kCardDigitsMax> ends{};  // after each digit

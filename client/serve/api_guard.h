@@ -20,7 +20,8 @@ Result<void> check_origin(const std::string& text);
 Result<void> check_host_name(const std::string& text);
 
 // Decides access to the local API. A page open in the user's browser can send requests to this
-// machine, under its own origin or, by DNS rebinding, as if it came from here; both are refused.
+// machine. Requests under its own origin, and those disguised as local by DNS rebinding, are
+// refused.
 class ApiGuard {
  public:
   struct Options {

@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kUnenforcedHeader = "X-Edgedraft-Unenforced";
-// Limits of bodies: text for a long conversation with pasted files; text tokenized at once, at
+// Limits of bodies: a long conversation with pasted files; text tokenized at once, which takes
 // hundreds of bytes of memory per byte; names and switches.
 constexpr std::uint32_t kTextBodyMax = 16u << 20;
 constexpr std::uint32_t kTokensBodyMax = 1u << 20;

@@ -16,8 +16,8 @@
 namespace edgedraft::client {
 namespace {
 
-// Returns freed memory to the system. glibc keeps freed blocks of up to 32 MiB for reuse once it
-// has seen such sizes; a device needs that memory elsewhere. Takes milliseconds.
+// Returns freed memory to the system. glibc keeps freed blocks of up to 32 MiB for reuse after it
+// has seen such sizes, but a device needs that memory elsewhere. Takes milliseconds.
 void give_back_free_memory() {
 #ifdef __GLIBC__
   ::malloc_trim(0);

@@ -15,8 +15,9 @@
 
 namespace edgedraft::client::vulkan {
 
-// Memory of a VulkanBackend. upload_matrix stores a quantised matrix as integers, one byte each for
-// q8_0 and packed as in its blocks for q4_0, followed by scales, one float16 per block.
+// Memory of a VulkanBackend. upload_matrix stores a quantised matrix as integers followed by
+// scales, one float16 per block. Integers take one byte each for q8_0 and are packed as in the
+// blocks for q4_0.
 class DeviceBuffer final : public Buffer {
  public:
   DeviceBuffer(Allocation memory, std::uint64_t bytes)

@@ -12,9 +12,9 @@ namespace edgedraft::client::vulkan {
 
 // A logical device with one queue. Submissions run in order, and each raises the timeline by one.
 //
-// A device that hangs without its driver reporting a loss is abandoned: from then on nothing waits
-// for it, and nothing that its work may use is destroyed. The driver keeps it until the process
-// ends.
+// A device that hangs without its driver reporting a loss is abandoned. From then on, no call waits
+// for it, and objects that its work may use are not destroyed. The driver keeps it until the
+// process ends.
 //
 // Threads   one at a time
 class Device {

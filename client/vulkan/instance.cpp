@@ -108,8 +108,8 @@ bool exchanges(const VkPhysicalDeviceSubgroupProperties& subgroup) {
 }
 
 // True if this instance stays open for the life of the process. A driver is unloaded with its last
-// instance, and some cannot be reloaded often: NVIDIA's leaks thread-local storage, and is no
-// longer found after a few rounds.
+// instance, and some cannot be reloaded often. NVIDIA's leaks thread-local storage and is no longer
+// found after a few reloads.
 bool stays_open(VkInstance instance) {
   static std::atomic<VkInstance> kept = VK_NULL_HANDLE;
   VkInstance none = VK_NULL_HANDLE;

@@ -26,7 +26,7 @@ class VulkanPlan final : public PlanningBackend {
     return std::max((bytes + kUnit - 1) / kUnit * kUnit, kUnit);
   }
   std::uint64_t taken_by(ByteView bytes) const override { return taken_by(bytes.size()); }
-  // Integers and scales are stored apart, each from a whole unit on.
+  // Integers and scales are stored separately, each aligned to a unit.
   std::uint64_t taken_by(const MatrixBytes& m) const override {
     return taken_by(m.bytes.size()) + (vulkan::is_split(m.type) ? vulkan::Arena::kUnit : 0);
   }

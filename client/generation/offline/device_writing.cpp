@@ -71,7 +71,7 @@ std::optional<std::uint32_t> DeviceWriting::choose() {
 }
 
 std::uint32_t DeviceWriting::take_room() {
-  // Once the drafter's context is full, the server can go on; the drafter alone cannot.
+  // After the drafter's context is full, the server can continue; the drafter alone cannot.
   std::uint32_t room = parts_.writer != nullptr ? 0 : options_.context_count;
   if (device_writes_ && terms_.route == WritingSide::automatic && room > 0 &&
       conversation_.count() >= room) {

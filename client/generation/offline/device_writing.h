@@ -25,7 +25,7 @@ class DeviceWriting : GenerationContext {
   bool device_writes() const { return device_writes_; }
   // True if text is written while the server is away.
   bool writes_here() const { return terms_.writes_offline && !nothing_to_write_; }
-  // True if an answer can go on, or wait, without the server.
+  // True if an answer can continue, or wait, without the server.
   bool bears_outages() const;
 
   // Returns the next token; empty if there is none.
@@ -43,7 +43,7 @@ class DeviceWriting : GenerationContext {
     if (!check_deadline_) check_deadline_ = parts_.now() + options_.resync_wait;
   }
   // Deadline for checking offline text, over all outages, or for the server's return if nothing can
-  // be written without it; Instant::max() if there is no such wait.
+  // be written without it. Instant::max() if there is no such wait.
   Instant check_deadline() const { return check_deadline_.value_or(Instant::max()); }
   bool is_overdue() const { return check_deadline_ && parts_.now() >= *check_deadline_; }
   // Time at which offline text becomes final.

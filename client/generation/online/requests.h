@@ -14,7 +14,7 @@ class Requests : GenerationContext {
   explicit Requests(const GenerationContext& context) : GenerationContext(context) {}
 
   bool may_send() const;
-  // As may_send(), on a link that is not closed and not before ServerView::ask_again.
+  // Like may_send(), on a link that is not closed and not before ServerView::ask_again.
   bool may_ask() const;
   // While nothing is written offline: when to check for the server without an event.
   Instant next_look() const;

@@ -9,7 +9,7 @@
 
 namespace edgedraft::client {
 
-// Drafts ahead for a server that goes on by itself, and decides how.
+// Drafts ahead for a server that continues by itself, and decides how.
 class RunDrafting : GenerationContext {
  public:
   explicit RunDrafting(const GenerationContext& context)
@@ -27,7 +27,7 @@ class RunDrafting : GenerationContext {
   void begin();
   // Takes a verdict of the run, whose tokens begin at `count_before`.
   void take(const wire::Verdict& verdict, std::uint32_t count_before);
-  // Measures the run's rate and decides anew.
+  // Measures the run's rate and decides again.
   void look(bool ended);
 
   bool awaits_rows() const;

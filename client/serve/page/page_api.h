@@ -39,8 +39,8 @@ class PageApi {
   // still has it open would restore it. The last 1,024 are remembered.
   ApiResult<HttpAnswer> keep(const std::string& id, Document document);
   ApiResult<HttpAnswer> remove(const std::string& id);
-  // Stores the answer of the turn that waits for that stream, as an open page does, so that answers
-  // ending after the page was closed are kept, too.
+  // Stores the answer of the turn that waits for that stream, as an open page does. Answers that
+  // end after the page was closed are thus kept, too.
   void settle(const std::string& stream, const std::string& text, const std::string& thought,
               const nlohmann::ordered_json& counters, const PrivacyGuard& privacy);
   // Returns a chat's messages as they would be sent. The guard is a copy, because half-typed text

@@ -44,8 +44,8 @@ struct PrivateRequest {
   std::optional<Masked> masked{};
 };
 
-// Start time of a request with private text, asked at `asked` and processed by `now`: rounded up to
-// 20 ms, because the processing time depends on the text found.
+// Start time of a request with private text, received at `asked` and processed by `now`. It is
+// rounded up to 20 ms, because the processing time depends on the text found.
 Instant begin_of_private(Instant asked, Instant now);
 
 // Masks private text in every field of a request, or keeps the request on the device, and learns

@@ -34,8 +34,9 @@ bool is_true(const Schema& schema);
 bool is_of_type(const Schema& value, std::string_view type);
 // True if it restricts values itself, apart from $ref, allOf and lists with a chosen schema.
 bool restricts(const Schema& schema, const std::set<const Schema*>& chosen);
-// True if an unsupported keyword restricts nothing here, by its value or because texts of the
-// schema have only the properties and items that it names. Requires  the schema has the keyword
+// True if an unsupported keyword restricts nothing here. Either its value allows everything, or the
+// schema's texts have only the properties and items that it names. Requires  the schema has the
+// keyword
 bool restricts_nothing(std::string_view word, const Schema& schema);
 
 }  // namespace edgedraft::schema

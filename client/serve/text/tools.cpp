@@ -49,7 +49,7 @@ std::size_t matched_behind(std::string_view mark, std::size_t matched, std::stri
 }
 
 // Rules for a text without `mark`, or one that ends with its first occurrence and continues with
-// `then`: free-N follows the first N bytes of the mark.
+// `then`. free-N follows the first N bytes of the mark.
 std::string rules_of_text(std::string_view mark, const std::string& then) {
   const std::vector<std::string_view> characters = characters_of(mark);
   std::string rules;
@@ -68,8 +68,8 @@ std::string rules_of_text(std::string_view mark, const std::string& then) {
   return rules;
 }
 
-// Grammar for `calls`, or text that does not begin with their first character. The same holds after
-// a thought.
+// Grammar for `calls`, or text that does not begin with their first character. This also holds
+// after a thought.
 std::string grammar_without_mark(SchemaGrammar& rules, std::string_view calls_begin,
                                  const std::string& calls) {
   const std::string_view begin = characters_of(calls_begin).front();
