@@ -4,8 +4,8 @@
 
 namespace edgedraft::server {
 
-// The cuBLAS functions in use, loaded on demand: the libraries take 600 MB and most of a second to
-// load, which CPU-only runs and --help do not need.
+// The cuBLAS functions in use. They are loaded on demand, because loading takes 600 MB and most of
+// a second, which CPU-only runs and --help do not need.
 struct CublasFunctions {
   decltype(&cublasCreate) create;
   decltype(&cublasDestroy) destroy;

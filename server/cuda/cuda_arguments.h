@@ -16,9 +16,9 @@ namespace edgedraft::server {
 // Uploads an operation's small arrays (tokens, positions, attention tables) to the device.
 //
 // For recorded launches, arrays are packed from a fixed address, list by list, and copied in one
-// piece before the list starts: passes of the same shape find their arrays at the same addresses.
-// Arrays with the same source address and contents, such as every layer's in a pass, are stored
-// once.
+// piece before the list starts. Passes of the same shape thus find their arrays at the same
+// addresses. Arrays with the same source address and contents, such as every layer's in a pass, are
+// stored once.
 //
 // For immediate launches, arrays go round a ring, each copied by itself; arrays of recent calls are
 // not copied again.
@@ -43,8 +43,7 @@ class CudaArguments {
   const T* on_device_now(std::span<const T> values) {
     return reinterpret_cast<const T*>(in_ring(std::as_bytes(values)));
   }
-  // Call between operations: starts the list if its arrays might leave too little room for the next
-  // operation's.
+  // Call between operations: starts the list if the next operation's arrays might not fit.
   void make_room();
 
  private:

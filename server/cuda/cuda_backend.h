@@ -32,8 +32,8 @@ struct CudaBackendOptions {
   bool graphs = true;
   // Memory for attention's partial sums, which grow with rows x context; a call that needs more
   // runs in groups of rows. Allocated on first use, then kept. One row of a very long context may
-  // exceed it (an 8B model's beyond two million tokens), and a call over few slots may take up to
-  // 68 MiB. Results are bit-identical for any value.
+  // exceed it (beyond two million tokens with an 8B model). A call over few slots may take up to 68
+  // MiB. Results are bit-identical for any value.
   std::uint64_t attention_scratch_bytes = std::uint64_t{256} << 20;
   // Called with a sentence if graphs are unavailable.
   std::function<void(const std::string&)> on_notice;

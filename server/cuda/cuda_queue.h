@@ -20,7 +20,7 @@ namespace edgedraft::server {
 //
 // With graphs, launches are recorded until a caller waits or uses the stream directly. A list of
 // launches that repeats, with the same kernels and bit-identical arguments, is captured as a CUDA
-// graph, which then starts the whole list in one call. A graph only ever replays the list it was
+// graph. The graph starts the whole list in one call. A graph only ever replays the list it was
 // made from, so callers need not know about graphs; but only lists with repeating arguments gain.
 // Keep data that changes per pass in device memory (CudaArguments).
 //
@@ -73,7 +73,7 @@ class CudaQueue {
   // Selects the device for the calling thread, for calls without the stream; CUDA would use the
   // first device.
   void choose_device() const;
-  // As stream(), for destructors: the next start() throws any failure.
+  // Like stream(), for destructors: the next start() throws any failure.
   cudaStream_t stream_for_release() noexcept;
   // The raw stream, for work outside its order.
   cudaStream_t raw() const {

@@ -5,8 +5,8 @@
 namespace edgedraft::server {
 namespace {
 
-// Limits for a step; a longer one counts as hung. A pass reads all weights even for few rows, so
-// 256 rows take at most 256 times as long and, over a long context, a few times more. On a GPU that
+// Limits for a step; a longer one counts as hung. A pass reads all weights even for few rows. So
+// 256 rows take at most 256 times as long, and a few times more over a long context. On a GPU that
 // is seconds, and the minimum applies; on a slow CPU, which does not hang, it may be an hour.
 constexpr Duration kStepLeast = std::chrono::seconds(60);
 constexpr int kStepPasses = 16 * 256;

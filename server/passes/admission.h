@@ -21,8 +21,8 @@ namespace edgedraft::server {
 // memory from paused requests.
 //
 // No request waits forever. Queued prompts hold nothing; running prompts have all their pages and
-// end. Only drafts ask for more while holding some, and the oldest gets it: a whole context fits
-// into the pool, and the others give theirs up. A request paused by its client blocks no other.
+// end. Only drafts request more while holding some, and the oldest gets it. A whole context fits
+// into the pool, and the others release theirs. A request paused by its client blocks no other.
 //
 // Threads   one
 class Admission {
@@ -44,7 +44,7 @@ class Admission {
     waiting_count_ = 0;
     waiting_draft_ = nullptr;
   }
-  // As leave(), with an error to the client. A prompt that already dropped the tokens it replaces
+  // Like leave(), with an error to the client. A prompt that already dropped the tokens it replaces
   // loses its session, since its client assumes the old state.
   void turn_away(const PromptTurn& prompt, Refusal why, Error error);
   void turn_away(const RunTurn& run, Refusal why, Error error);

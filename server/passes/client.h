@@ -24,7 +24,7 @@ class Replies {
   virtual void refuse(std::uint32_t round, Error error) = 0;
   // True if the client reads so slowly that its stream must pause.
   virtual bool full() const { return false; }
-  // As full(), for a prompt's activations.
+  // Like full(), for a prompt's activations.
   virtual bool full_of_chunks() const { return false; }
 };
 

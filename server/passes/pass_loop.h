@@ -60,9 +60,9 @@ struct PassLoopOptions {
 // waits only for earlier ones: after a pass it queues behind the others, and a run pauses while its
 // client does not read.
 //
-// Peers     No sequence of requests costs more than the client's own session: a request that does
-//           not match the session's state is refused with session_unknown, and the client resends
-//           everything.
+// Peers   No sequence of requests costs more than the client's own session. A request that does not
+//         match the session's state is refused with session_unknown, and the client resends
+//         everything.
 // Errors    a failure while serving a request, such as host memory, drops its session like a device
 //           failure. An exception that escapes a call belongs to no request: call give_up_all().
 // Threads   one

@@ -79,8 +79,8 @@ struct RunTurn : Request {
   }
   // Waits for hints until economy_until if it has none.
   void hold_for_economy(Instant now) {
-    // A paused run must not be held too: it would not be ready when its client reads again, and
-    // due() would not report when it is.
+    // A paused run must not be held too. It would not be ready when its client reads again, and
+    // due() would not report the time.
     const bool may_wait = !run->in_lockstep() && !run->has_hints() && !paused();
     if (may_wait && now < economy_until) held_until = economy_until;
   }

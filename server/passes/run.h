@@ -52,7 +52,7 @@ class Run {
   std::span<const double> probabilities() { return ranked().probabilities; }
   // Tree for the next pass: the `count` best nodes within the credit from `length` tokens on.
   const DraftTree& choose(std::uint32_t count, std::uint32_t length);
-  // As choose(), with all complete hints.
+  // Like choose(), with all complete hints.
   // Requires  in_lockstep(), !lacks_hints()
   const DraftTree& choose_complete(std::uint32_t length);
   const DraftTree& chosen() const { return chosen_; }

@@ -42,8 +42,8 @@ struct ModelHostOptions {
 // Threads   the taps and the decoder belong to the compute thread; the rest is constant
 class ModelHost {
  public:
-  // Errors    of the files; mismatch for a bundle made for another target, or with wrong statements
-  //           about this one; unsupported if the link cannot carry its drafter's activations
+  // Errors    of the files; mismatch for a bundle made for another target or contradicting
+  //           this one; unsupported if the link cannot carry its drafter's activations
   static Result<std::unique_ptr<ModelHost>> load(Backend& backend, const ModelHostOptions& options);
 
   const std::string& name() const { return name_; }

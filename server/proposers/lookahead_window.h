@@ -12,7 +12,7 @@ namespace edgedraft::server {
 // Lookahead's window: guesses of coming tokens, refined by one Jacobi iteration per pass (Fu et
 // al., 2024). Columns are consecutive positions, levels the last n - 1 passes' guesses. The first
 // level is a sequence of tokens after the root. A column's token of level r follows its token of
-// level r - 1, and that of level 1 follows the first level's token of the previous column. So
+// level r - 1. Its token of level 1 follows the first level's token of the previous column. So
 // column i of level r is i + r positions after the root (level 0: i + 1), and the window is a tree.
 //
 // A pass yields the successors of the last level: with the columns' tokens they form n-grams that
@@ -25,7 +25,7 @@ class LookaheadWindow {
     std::uint32_t width;  // columns
   };
   // `token` fills the first level and replaces end tokens, which have no successor.
-  // Requires  3 <= n, 2 <= width, n - 2 <= width, and room for rows_max() in a tree
+  // Requires  3 <= n, 2 <= width, n - 2 <= width, rows_max() within a tree
   LookaheadWindow(const Shape& shape, std::function<std::uint32_t()> token,
                   std::function<bool(std::uint32_t)> is_end);
 

@@ -33,15 +33,15 @@ struct SpectraCoreOptions {
 // SPECTRA-CORE: a pool of candidate sequences, each of which the target extends by one token per
 // pass. Its output fills two dictionaries: forward, from a token to sequences that follow it;
 // backward, from up to n - 1 tokens to the last successor. The text is first extended token by
-// token with its longest suffix that the backward dictionary knows, which gives one good guess; the
-// forward dictionary's entries for the root give many others.
+// token with its longest suffix in the backward dictionary, which gives one good guess. The forward
+// dictionary's entries for the root give many others.
 //
-// Choices where the paper is silent or contradicts itself: the backward guess comes first, so that
-// the guess limit cannot cut it off (Algorithm 1 appends it); guesses have at most n - 1 tokens, as
-// its verification takes; the forward dictionary gets the rest of a sequence after each token, as
-// the text says, not the next token alone (line 38); candidate sequences are separate chains at the
-// next positions, as its mask says (`staggered` has the other reading); the pool starts with tokens
-// of the text.
+// Choices for which the paper is silent or contradicts itself: the backward guess comes first, so
+// that the guess limit cannot cut it off (Algorithm 1 appends it); guesses have at most n - 1
+// tokens, as its verification takes; the forward dictionary gets the rest of a sequence after each
+// token, as the text says, not the next token alone (line 38); candidate sequences are separate
+// chains at the next positions, as its mask says (`staggered` has the other reading); the pool
+// starts with tokens of the text.
 //
 // Source    Le et al., SPECTRA: Faster Large Language Model Inference with Optimized Internal and
 //           External Speculation (2025), Algorithm 1 and appendix B
@@ -56,8 +56,8 @@ class SpectraCore final : public ProbingMethod {
   std::size_t guess_length_max() const override { return options_.n - 1; }
 
   void guess(std::span<const std::uint32_t> tokens, GuessList& guesses) const override;
-  // As many pool sequences as rows and positions allow; the others follow in later passes.
-  // Sequences with a common prefix share rows unless they are staggered.
+  // Pool sequences that rows and positions allow; the others follow in later passes. Sequences with
+  // a common prefix share rows unless they are staggered.
   Probes ask(std::span<const std::uint32_t> tokens, std::uint32_t rows_max,
              std::uint32_t depth_max) override;
   void learn(std::uint32_t root, std::span<const std::uint32_t> likeliest) override;

@@ -44,8 +44,8 @@ SpeculationBudget::Tree SpeculationBudget::best_tree(std::uint32_t sessions) con
   double best_rate = n / pass.seconds(n);
   const std::size_t largest = size_of(rows_max_);
   for (std::size_t size = 1; size <= largest; ++size) {
-    // An untried size is estimated by the next larger one: same drafting time, and more than half
-    // of its tokens, since the likelier half of the nodes is kept.
+    // An untried size is estimated by the next larger one. Drafting takes the same time and gives
+    // more than half of its tokens, since the likelier half of the nodes is kept.
     const std::size_t known = tokens_[size].known() ? size : std::min(size + 1, largest);
     if (!tokens_[known].known() || !drafting_[known].known()) continue;
     const double tokens =

@@ -18,8 +18,8 @@ namespace edgedraft::server {
 // Caches compiled grammars per identity, so that one identity cannot infer from latency what
 // another uses: those in use and the most recently used. Compiling and searching runs on the
 // compute thread, mostly while the grammar is new. An identity that exceeds its step budget gets no
-// new grammars for a while. Known grammars stay usable: GrammarTokens bounds the work per token,
-// and a legitimate schema with long text and a large vocabulary may exceed the refill rate.
+// new grammars for a while. Known grammars stay usable because GrammarTokens bounds the work per
+// token. A legitimate schema with long text and a large vocabulary may exceed the refill rate.
 class KnownGrammars {
  public:
   // Automaton steps: burst size and refill per second per identity. The refill is about a fifth of

@@ -12,9 +12,9 @@
 
 namespace edgedraft::server {
 
-// Prefix cache: maps token prefixes to full pages of keys and values, so that a sequence with a
-// known prefix shares its pages instead of recomputing them. Keys and values of a position depend
-// only on the tokens up to it, bit for bit.
+// Prefix cache: maps token prefixes to full pages of keys and values. A sequence with a known
+// prefix shares its pages instead of recomputing them. Keys and values of a position depend only on
+// the tokens up to it, bit for bit.
 //
 // An identity finds only its own pages. Sharing across identities would leak other clients' prompts
 // through response times.
@@ -36,7 +36,7 @@ class PrefixIndex {
   std::vector<std::uint32_t> find(const std::string& identity,
                                   std::span<const std::uint32_t> tokens);
   // Registers pages for find(), except those whose prefix is known.
-  // Requires  tokens.size() == pages.size() * page_slots; each page has a holder
+  // Requires  tokens.size() == pages.size() * page_slots; each page has an owner
   void add(const std::string& identity, std::span<const std::uint32_t> tokens,
            std::span<const std::uint32_t> pages);
   // Frees the least recently found page that only the index holds. Returns false if there is none.

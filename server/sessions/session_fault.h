@@ -7,7 +7,7 @@
 namespace edgedraft::server {
 
 // Inconsistent state of one session. Clients control the order of requests, so a peer may cause it:
-// PassLoop drops the session and refuses its request; the process goes on.
+// PassLoop drops the session and refuses its request; the process continues.
 class SessionFault : public std::logic_error {
  public:
   SessionFault(const char* condition, const boost::source_location& where)

@@ -54,9 +54,9 @@ struct SessionParts {
 // All sessions, the connections bound to them, and the page pool of their keys and values.
 //
 // A session gets pages for a whole prompt before the prompt starts (admit), and for each draft
-// before its pass (grow). If pages run short, these are evicted in order: pages that only the
-// prefix index holds, least recently used first; sessions without a connection; connected sessions
-// without a request, idle longest first. Evicted clients resend everything.
+// before its pass (grow). If pages run short, these are evicted in order: pages held by the prefix
+// index only, least recently used first; disconnected sessions; connected sessions without a
+// request, idle longest first. Evicted clients resend everything.
 //
 // Threads   the compute thread
 class SessionStore {
@@ -89,10 +89,10 @@ class SessionStore {
   // The session bound to the connection; null before its first prompt, or after another connection
   // of the same client took it over. The pointer is stable for the session's lifetime.
   Session* find(std::uint64_t connection_id);
-  // As find(), but creates a session under `wanted` if there is none. At the session limit, the
-  // least recently used unbound session is evicted, or else a connected one that was idle for
-  // idle_grace, preferably of the same identity. If `wanted` is taken, the client gets another id,
-  // which it cannot resume.
+  // Like find(), but creates a session under `wanted` if there is none. At the session limit, the
+  // least recently used unbound session is evicted. Without one, a connected session that was idle
+  // for idle_grace is, preferably of the same identity. If `wanted` is taken, the client gets
+  // another id, which it cannot resume.
   // Errors    refused  all sessions are in use, or the system has no randomness
   Result<Session*> find_or_make(std::uint64_t connection_id, const wire::SessionId& wanted,
                                 const std::string& identity);
@@ -104,7 +104,7 @@ class SessionStore {
   std::size_t count() const { return sessions_.size(); }
   // Drops the connection's session; its client must resend everything.
   void forget(std::uint64_t connection_id);
-  // As forget(), counted as an eviction.
+  // Like forget(), counted as an eviction.
   void give_way(std::uint64_t connection_id);
   // Checks whether a session yet to be created would accept this prompt.
   // Errors as of TargetSession::begin()

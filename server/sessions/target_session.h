@@ -212,7 +212,7 @@ class TargetSession {
   // Requires  answer_ if the constraint needs it
   std::uint32_t choose(const Matrix& logits, std::span<const std::uint32_t> greedy,
                        std::uint32_t row, std::uint32_t position);
-  // That row's logits after the constraint; logits_row_ holds them unmodified.
+  // Returns the logits of `row` after the constraint; logits_row_ keeps the unmodified ones.
   // Requires  answer_ if the constraint needs it
   std::span<const float> filtered(const Matrix& logits, std::uint32_t row);
   // Appends log probabilities from logits_row_ if requested.
