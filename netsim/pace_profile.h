@@ -16,12 +16,12 @@ namespace edgedraft {
 // pace.
 inline constexpr std::string_view kLatePass = "late pass: ";
 
-// Speeds of named hardware for named models, for slowing a small model to a large one's pace: a
-// device profile of docs/experiments.md. edgedraft-lab takes it as --pace-profile: its server uses
-// the target's part, its client the drafter's.
+// Speeds of named hardware for named models, for slowing a small model to a large one's pace
+// (device profiles in docs/experiments.md). With --pace-profile, edgedraft-lab's server uses the
+// target's part, its client the drafter's.
 class PaceProfile {
  public:
-  // Where a drafter runs: on the device, or beside the target.
+  // Location of a drafter: on the device, or beside the target.
   enum class Place : std::uint8_t { device, beside_target };
 
   PaceProfile() = default;  // no pacing

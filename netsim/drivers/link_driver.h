@@ -13,9 +13,9 @@
 
 namespace edgedraft::netsim {
 
-// One emulated link, up from construction to destruction. It runs in its own process, which ends,
-// with everything it created and every process in its namespaces, when this object is destroyed or
-// its creator dies for any reason.
+// One emulated link, up from construction to destruction. It runs in its own process, which ends
+// when this object is destroyed or its creator dies for any reason. Everything it created, and
+// every process in its namespaces, ends with it.
 //
 // Threads  one call runs at a time; others wait
 class LinkDriver {
@@ -23,11 +23,11 @@ class LinkDriver {
   virtual ~LinkDriver() = default;
 
   virtual std::string_view name() const = 0;  // "tc", "tun" or "proxy"
-  // True if the link differs from the profile: the proxy relays a TCP stream and only imitates
-  // packets, and netem draws a delay per packet where the profile holds one (hold_ms).
+  // True if the link differs from the profile. The proxy relays a TCP stream and only imitates
+  // packets. netem draws a delay per packet even if the profile holds one (hold_ms).
   virtual bool approximate() const = 0;
 
-  // Command line that runs `argv` at that end of the link in the process that calls exec: process
+  // Command line that runs `argv` at that end of the link, in the process that calls exec. Process
   // id, signals and exit status are the program's own.
   virtual std::vector<std::string> at_server(std::vector<std::string> argv) const = 0;
   virtual std::vector<std::string> at_device(std::vector<std::string> argv) const = 0;

@@ -44,7 +44,7 @@ class LinkChannel {
   bool serve(const std::function<Result<LinkReply>(const LinkRequest&)>& answer);
   void reply(const LinkReply& reply);
   void reply(const Error& error);
-  // As replied to the creator.
+  // Reply to the creator.
   const LinkNamespaces& namespaces() const { return namespaces_; }
 
  private:

@@ -201,8 +201,8 @@ Error no_congestion_control(const std::string& name) {
 }
 
 Result<void> set_congestion_control(const std::string& address, const std::string& name) {
-  // As `ip route replace 198.18.0.0/15 dev edgedraft0 src ADDRESS congctl NAME`, which minimal
-  // systems lack.
+  // Equals `ip route replace 198.18.0.0/15 dev edgedraft0 src ADDRESS congctl NAME`; minimal
+  // systems lack ip.
   struct {
     nlmsghdr header;
     rtmsg route;

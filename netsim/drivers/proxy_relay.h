@@ -14,7 +14,7 @@
 namespace edgedraft::netsim {
 
 // Relays TCP connections on loopback as segments through a link. Opening a connection takes a round
-// trip, like TCP's handshake; bytes arrive in order, so a lost segment delays later ones until its
+// trip, like TCP's handshake. Bytes arrive in order, so a lost segment delays later ones until its
 // retransmission, one round trip later. TCP's growing window is not imitated, so a long transfer
 // starts at the full rate.
 class ProxyRelay {

@@ -28,8 +28,7 @@ std::string link_mark(pid_t link);
 //           another namespace
 void end_processes_of(const std::string& mark, const LinkNamespaces& namespaces);
 
-// As above for marks of links whose process is dead, left over from a run with all its own
-// processes killed.
+// As above, for marks of links whose process was killed.
 void end_stray_processes();
 
 }  // namespace edgedraft::netsim

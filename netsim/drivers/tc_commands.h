@@ -34,7 +34,7 @@ struct TcPlan {
 // Errors   unsupported   netem supports neither traces nor rest nor competing flows
 Result<TcPlan> plan_tc_link(const NetworkProfile& profile);
 
-// True if netem differs from the profile: it draws a delay per packet where the profile holds one
+// True if netem differs from the profile: it draws a delay per packet even if the profile holds one
 // (`hold_ms`).
 bool tc_is_approximate(const NetworkProfile& profile);
 

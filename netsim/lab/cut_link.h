@@ -9,9 +9,9 @@
 namespace edgedraft::lab {
 
 // A link that ends permanently, without notice to the server, after the first answer's first
-// `tokens` tokens. Experiments need it because cutting the network would hit some token nearby.
-// Later tokens of a verdict are dropped with their activations. The prompt's activations still
-// arrive, since they belong to its verdict.
+// `tokens` tokens. Cutting the network instead would stop at an arbitrary token nearby. Later
+// tokens of a verdict are dropped with their activations. The prompt's activations still arrive,
+// since they belong to its verdict.
 class CutLink final : public TargetLink {
  public:
   // `why` is the reported reason.

@@ -20,9 +20,9 @@ struct CycleLogHead {
   std::optional<double> synthetic_acceptance;
 };
 
-// Writer of the --cycles file: JSON lines, the first about the answer, then one per record, then
-// one with late drafts (docs/experiments.md, "Cycles"). write() hands each line to the system
-// before it returns, so that other programs can follow and a killed client loses none.
+// Writer of the --cycles file (docs/experiments.md, "Cycles"). Its JSON lines are one for the
+// answer, one per record, and one with late drafts. write() flushes each line before it returns, so
+// that other programs can follow and a killed client loses none.
 class CycleLog {
  public:
   // Errors    io

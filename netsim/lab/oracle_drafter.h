@@ -20,11 +20,11 @@ struct OracleOptions {
 // Errors    io; usage if the file is something else
 Result<std::vector<std::uint32_t>> read_answer_tokens(const std::filesystem::path& file);
 
-// A drafter for experiments that knows the answer and errs on purpose: acceptance per position is
-// given, so that a link can be studied without models. Whether the likeliest proposal of a position
-// is right, another one, or none, depends on seed and position only. Scores state how often each
-// rank is right, so a tree is as good as one of a calibrated drafter. It grows like a network's
-// tree, a level or a step at a time.
+// A drafter for experiments that knows the answer and errs with a given probability per position. A
+// link can thus be studied without models. Whether the likeliest proposal of a position is right,
+// another one, or none, depends on seed and position only. Scores state how often each rank is
+// right, so a tree is as good as one of a calibrated drafter. It grows like a network's tree, a
+// level or a step at a time.
 //
 // The target's activations are accepted and ignored.
 class OracleDrafter final : public Drafter {

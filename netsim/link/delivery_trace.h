@@ -8,10 +8,10 @@
 namespace edgedraft::netsim {
 
 // Parses a trace in mahimahi's format: one line per delivery opportunity of 1,500 bytes, in whole
-// milliseconds since the start, non-decreasing; the last line is also the period.
+// milliseconds since the start. Lines do not decrease; the last is also the period.
 //
-// Errors   usage   no lines, a line that is no integer, a decreasing time, a period of zero, or
-//                  more than kTraceLinesMax lines; the message starts with `name` and the line
+// Errors   usage   no lines, a non-integer line, a decreasing time, a period of zero, or more than
+//                  kTraceLinesMax lines; the message starts with `name` and the line
 Result<DeliveryTrace> parse_delivery_trace(std::string_view text, std::string_view name);
 
 inline constexpr std::size_t kTraceLinesMax = 8u << 20;  // two hours at 14 Mbit/s

@@ -19,9 +19,10 @@ enum class Fate {
   link_down,   // not accepted
 };
 
-// One direction of a link, without clock, socket or thread: packets go in with the time, so a run
-// is a function of options, seed, packets and times and replays exactly. Packet n draws its fate
-// from (seed, n) only, its delay from (seed, interval) if delays hold for an interval.
+// One direction of a link, without clock, socket or thread. The caller passes the time with each
+// packet, so a run depends only on options, seed, packets and times and replays exactly. Packet n
+// draws its fate from (seed, n) only, its delay from (seed, interval) if delays hold for an
+// interval.
 class Link {
  public:
   using Packet = std::vector<std::byte>;

@@ -25,9 +25,9 @@ std::vector<Pair> paired(const std::vector<const Run*>& ours, const std::vector<
                          const std::function<double(const Run&)>& figure);
 
 // Tokens per second of all clients of a trial together, by client count: the tokens of all trials
-// over their time. Programs start one after another, some slower than others, so only the time with
-// all clients at work counts, from the last request to the first end. Trials without such a time
-// are skipped.
+// over their time. Programs start one after another, at different speeds. Only the time with all
+// clients at work counts, from the last request to the first end. Trials without such a time are
+// skipped.
 std::map<std::uint32_t, double> rates_together(const std::vector<const Run*>& runs);
 
 }  // namespace edgedraft::netsim

@@ -33,7 +33,7 @@ std::string plot_style();
 // Quoted text for a script, safe from gnuplot's substitutions. It is shown verbatim if the script
 // says noenhanced.
 std::string quoted(const std::string& text);
-// As quoted(), for a tic label, which gnuplot treats as a format of the tic's value.
+// Like quoted(), for a tic label, which gnuplot treats as a format of the tic's value.
 std::string tic_label(std::string text);
 
 }  // namespace edgedraft::netsim

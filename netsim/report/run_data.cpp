@@ -91,8 +91,8 @@ bool met_outage(const Run& run) {
 }
 
 // Chooses the answers for timelines. Arms can only be compared over one prompt, and lanes finish
-// prompts in any order: take the prompt in which most arms met an outage, then the one that most
-// arms answered, then the experiment's first.
+// prompts in any order. Take the prompt in which most arms met an outage, then the most answered
+// one, then the experiment's first.
 void choose_timelines(RunData& data) {
   for (const std::string& setting : data.settings) {
     struct Answered {

@@ -62,9 +62,9 @@ struct RatioTask {
   std::vector<RatioPart> ours;
   std::vector<RatioPart> theirs{};
 };
-// Unweighted mean over tasks of the ratio of their sums, less that of theirs, with percentiles of a
-// seeded bootstrap: prompts are resampled within each task, ours and theirs together. A task with
-// fewer than kGroupsMin prompts leaves it without an interval.
+// Unweighted mean over tasks of the ratio of sums, ours minus theirs, with percentiles of a seeded
+// bootstrap. Prompts are resampled within each task, ours and theirs together. A task with fewer
+// than kGroupsMin prompts leaves it without an interval.
 Estimate mean_ratio_of(const std::vector<RatioTask>& tasks);
 
 double mean(const std::vector<double>& values);  // 0 if empty

@@ -14,9 +14,9 @@ namespace edgedraft::netsim {
 // SHA-256 of a file, in hexadecimal; empty if it cannot be read.
 std::string file_hash(const std::filesystem::path& file);
 
-// Identifies an experiment: its file, the profiles' texts and traces, the models, files named in
-// arms' options, the prompts with tasks and references, both programs, the driver ("auto"
-// resolved), the requested lanes, and whether it is the quick form.
+// Identifies an experiment by its file, the profiles' texts and traces, the models, and files named
+// in arms' options. It also covers the prompts with tasks and references, both programs, the driver
+// ("auto" resolved), the requested lanes, and the quick form.
 std::string experiment_hash(const Experiment& experiment,
                             const std::vector<NetworkProfile>& networks,
                             const std::filesystem::path& program, const std::string& driver,

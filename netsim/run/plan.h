@@ -37,9 +37,9 @@ struct Stage {
 // drift over time affects all of them. A function of the experiment only.
 std::vector<Stage> plan(const Experiment& experiment, const std::vector<NetworkProfile>& networks);
 
-// Seed for the positions that synthetic drafts get wrong: different per prompt, client and
-// repetition, so that resampling prompts covers that randomness as well, and equal for every arm
-// and link, which keeps pairs comparable.
+// Seed for the positions that synthetic drafts get wrong. It differs per prompt, client and
+// repetition, so that resampling prompts covers that randomness. It is equal for every arm and
+// link, which keeps pairs comparable.
 std::uint64_t draft_seed(std::uint64_t seed, std::uint32_t repetition, const std::string& prompt_id,
                          std::uint32_t client);
 
@@ -50,7 +50,8 @@ double expected_seconds(const Experiment& experiment, const NetworkProfile& netw
 double expected_overhead_seconds(const Experiment& experiment, const NetworkProfile& network);
 
 // Answers that can run side by side undisturbed, since they mostly wait for their pace or are not
-// timed. 1 if several clients or an unpaced device make the processor part of the measurement.
+// timed. It is 1 if several clients or an unpaced device make the processor part of the
+// measurement.
 std::uint32_t undisturbed_lanes(const Experiment& experiment, std::size_t device);
 
 // "2 min 10 s"

@@ -160,8 +160,8 @@ bool write_bytes(int socket, std::uint64_t count) {
 }
 
 // Bits per second from the stream's first bytes to the moment in its second half with the highest
-// average. After a lost segment, later data waits and then arrives at once: the received count lags
-// during such a wait and has caught up after it.
+// average. After a lost segment, later data waits and then arrives at once. The received count lags
+// during this wait and has then caught up.
 double read_bytes(int socket, std::uint64_t count) {
   std::array<char, 16384> buffer;
   std::uint64_t taken = 0;

@@ -31,7 +31,7 @@ std::vector<std::string> environment_of(const ProcessOptions& options) {
     // Our own option variables must not affect an experiment.
     const std::string variable = *v;
     if (variable.starts_with("EDGEDRAFT_")) continue;
-    // Of two variables with one name, programs see the first.
+    // If two variables have one name, programs see the first.
     if (options.environment.contains(variable.substr(0, variable.find('=')))) continue;
     variables.push_back(variable);
   }
