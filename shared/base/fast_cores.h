@@ -6,10 +6,9 @@
 
 namespace edgedraft {
 
-// Number of threads for a computation: one per core that this process may run on and that is at
-// least half as fast as the fastest of them. Phones have small cores at a quarter of the speed, and
-// every loop would wait for their threads. If the system reports no speeds, all permitted cores
-// count. Never 0.
+// Number of threads for a computation: one per available core that is at least half as fast as the
+// fastest available one. Phones have small cores at a quarter of the speed, and every loop would
+// wait for their threads. If the system reports no speeds, all permitted cores count. Never 0.
 std::uint32_t fast_cores();
 
 // As above, for the given cores and a folder such as /sys/devices/system/cpu, which holds a core's

@@ -16,8 +16,9 @@
 namespace edgedraft {
 
 // Applies constraints: masks the next token's logits and detects the end of an answer.
-// Deterministic in the answer's tokens until the grammar's step budget, shared by all answers of a
-// grammar (GrammarAutomaton), is spent; then an answer may end early. All other state is a cache.
+// Deterministic in the answer's tokens until the grammar's step budget is spent; then an answer may
+// end early. All answers of a grammar share the budget (GrammarAutomaton). All other state is a
+// cache.
 class ConstraintFilter {
  public:
   // Errors    usage: of the grammar, or a bias for a token outside the vocabulary

@@ -142,7 +142,7 @@ void GrammarAutomaton::close(Closure& closure, std::vector<std::uint32_t> open) 
       closure.frames.push_back(id);
       continue;
     }
-    // Nothing follows the last element, so it needs no frame: repetitions do not grow.
+    // The last element needs no frame, so repetitions do not grow.
     const std::uint32_t behind = at.position + 1 == sequence.size()
                                      ? at.parent
                                      : frame(at.sequence, at.position + 1, at.parent, closure);
@@ -193,7 +193,8 @@ GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
     (*states_[state].next)[byte] = static_cast<std::uint16_t>(found);
     return found;
   };
-  // Look up before building successors one by one: most bytes lead where another has led.
+  // Look up before building successors one by one: most bytes lead to a state that another byte has
+  // reached.
   if (!take_steps(taking.size() / kComparedAStep)) return kDead;
   if (const auto same = state_behind_.find(taking); same != state_behind_.end()) {
     return remember(same->second);

@@ -14,8 +14,8 @@ namespace edgedraft {
 // Matches texts against a grammar byte by byte. Caches transitions, so that a byte becomes a table
 // look-up. Tables are bounded: if they are full, the reader clears all but its own state and
 // continues, so results do not depend on earlier texts. Texts beyond kDepthMax or kFramesAStateMax
-// are rejected, which takes hundreds of nested levels or a very ambiguous grammar; so are texts
-// that exceed the step budget.
+// are rejected, which takes hundreds of nested levels or a very ambiguous grammar. Texts that
+// exceed the step budget are rejected, too.
 class GrammarAutomaton {
   // Rest of a sequence, linked to the sequences around it.
   struct Frame {

@@ -9,10 +9,10 @@ namespace edgedraft {
 // Predicts the time of an answer over a link by simulating both ends, without network or weights.
 // The device's control uses it, and experiments compare it with measurements.
 //
-// Modelled: best-first growth of the device's tree, hints and verdicts in flight, the server's
-// choice of rows by gain per second, its waits for worthwhile hints, and economy. Not modelled:
-// link bandwidth, other sessions, acceptance that falls with lag, and compute other than passes and
-// drafting steps.
+// It models best-first growth of the device's tree, hints and verdicts in flight, and economy. It
+// also models the server's choice of rows by gain per second and its waits for worthwhile hints.
+// Not modelled: link bandwidth, other sessions, acceptance that falls with lag, and compute other
+// than passes and drafting steps.
 
 // Cooperation of both ends.
 enum class RunKind : std::uint8_t {
@@ -33,8 +33,8 @@ struct RunModel {
   // Probability that the drafter's first, second, ... choice is right.
   std::vector<double> ranks;
 
-  // Shape of the device's tree: tokens tried per node and nodes expanded per step; then levels and
-  // kept nodes for sequential drafts, or the minimum path probability otherwise.
+  // Shape of the device's tree: tokens tried per node, nodes expanded per step, then levels and
+  // kept nodes (sequential drafts) or the minimum path probability.
   struct Shape {
     std::uint32_t breadth = 8;
     std::uint32_t depth = 6;

@@ -41,8 +41,8 @@ bool give_name(int descriptor, const std::filesystem::path& name) {
   return linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
-// Checks early that an unnamed file can be named: some systems and file systems forbid it, and
-// failing after hours of writing would be too late.
+// Checks early that an unnamed file can be named. Some systems and file systems forbid it, and the
+// check avoids a failure after hours of writing.
 bool can_be_named_later(const std::filesystem::path& path) {
   const int probe = open_nameless(folder_of(path));
   if (probe < 0) return false;

@@ -10,7 +10,7 @@
 namespace edgedraft {
 
 // A file that appears under its name only when complete and on disk. Until then it is unnamed, so
-// nothing remains however the process ends. On systems without unnamed files it is a temporary file
+// no file remains however the process ends. On systems without unnamed files it is a temporary file
 // in the same folder, removed by the destructor.
 //
 // Errors    io, from every call: the system's message, and the remedy for a full disk

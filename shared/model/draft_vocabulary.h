@@ -10,8 +10,8 @@
 
 namespace edgedraft {
 
-// Key of a drafter whose head has fewer tokens than the target, an array of integers: row i of
-// output.weight is the target's token i + d2t[i].
+// Key of a drafter whose head has fewer tokens than the target. Its value is an array of integers:
+// row i of output.weight is the target's token i + d2t[i].
 //
 // Source    the draft vocabulary of EAGLE-3, whose checkpoints hold the same differences
 inline constexpr std::string_view kDraftVocabularyKey = "edgedraft.d2t";

@@ -53,9 +53,9 @@ Result<Digest> model_fingerprint(const GgufFile& file);
 Digest compute_model_fingerprint(const GgufFile& file);
 
 // Hashes the tokenizer's model, token texts, scores, types, merges, byte-level BPE's pre-tokenizer,
-// and Hugging Face's space rule: equal if ids mean the same text on both sides. Excludes
+// and Hugging Face's space rule. Hashes are equal if ids mean the same text on both sides. Excludes
 // llama.cpp's keys add_space_prefix and remove_extra_whitespaces and the ids of tokens that begin
-// or end a text. They affect a text's ids and the end of an answer, but a bundle copies them from
+// or end a text. They affect a text's ids and the end of an answer. But a bundle copies them from
 // its target, and older files would no longer match.
 //
 // Errors    bad_file without a tokenizer

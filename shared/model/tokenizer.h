@@ -30,8 +30,8 @@ enum class TokenType : std::uint8_t {
   byte = 6,
 };
 
-// Converts text to token ids and back, from a GGUF file's metadata. tokenizer.ggml.model names the
-// kind: "gpt2" is byte-level BPE, "llama" SentencePiece BPE, "t5" SentencePiece unigram.
+// Converts text to token ids and back, from a GGUF file's metadata. The key tokenizer.ggml.model
+// names the kind: "gpt2" is byte-level BPE, "llama" SentencePiece BPE, "t5" SentencePiece unigram.
 //
 // Source    the reference implementations, token for token: Hugging Face's tokenizers (with NFC
 //           normalisation for Qwen2, which llama.cpp omits) and SentencePiece
@@ -53,8 +53,8 @@ class Tokenizer {
 
   // True if the model requires bos_id() before every text.
   bool add_bos() const;
-  // Puts bos_id() before a whole text's ids if the model requires it and they do not start with it,
-  // as those of a chat template may. An empty list stays empty.
+  // Puts bos_id() before a whole text's ids if the model requires it. Ids that start with it, as a
+  // chat template's may, stay unchanged. An empty list stays empty.
   void begin_text(std::vector<std::uint32_t>& ids) const;
   std::optional<std::uint32_t> bos_id() const;
   std::optional<std::uint32_t> eos_id() const;

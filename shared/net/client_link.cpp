@@ -226,8 +226,8 @@ class TlsLink final : public ClientLink {
       if (!outage && options_.on_failure && !std::exchange(told.logged, true)) {
         options_.on_failure(error);
       }
-      // Keep looking for a server that we have met, even if something else answers in its place: a
-      // sign-in page, a proxy, a peer with another key. A certificate may also be renewed.
+      // Keep retrying a server that we have met, even if another peer answers: a sign-in page, a
+      // proxy, a server with another key. A certificate may also be renewed.
       const bool stranger = !server_proved_ && welcome_count_ > 0;
       if (!outage && !stranger) {
         co_await rest(std::move(error));
@@ -455,7 +455,7 @@ class TlsLink final : public ClientLink {
     if (untold_.size() > 1) return;
     telling_.expires_at(at);
     telling_.async_wait([this](const boost::system::error_code& error) {
-      if (error) return;  // set anew: a cancellation took the news over
+      if (error) return;  // set again: a cancellation took the news over
       for (News& one : std::exchange(untold_, {})) tell_now(std::move(one));
     });
   }
@@ -540,7 +540,7 @@ class TlsLink final : public ClientLink {
   LinkState state_ = LinkState::connecting;
   std::uint32_t connection_ = 0;
   // Bounded by the protocol: a run's answers stop at its credit, and each position's activations
-  // come once per prompt. Of connections not yet reported only the last is kept.
+  // come once per prompt. Only the last unreported connection is kept.
   std::deque<Result<ClientEvent>> events_;
   std::uint64_t cancels_sent_ = 0;  // by the caller
   std::uint64_t cancels_done_ = 0;  // of those, handled by the link's thread

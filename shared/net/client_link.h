@@ -47,7 +47,7 @@ struct ClientLinkOptions {
 //
 // If the peer cannot prove its identity, a link that has never met the server closes; otherwise it
 // keeps trying. A server that refuses sign-in or breaks the protocol always closes the link. An
-// unknown host closes it unless options.contact has met the server: until then a misspelt name is
+// unknown host closes it unless options.contact has met the server. Until then a misspelt name is
 // more likely than an outage. try_again() rereads the certificate files and renews the token.
 class ClientLink : public TargetLink {
  public:

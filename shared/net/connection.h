@@ -81,7 +81,7 @@ boost::asio::awaitable<Result<void>> shake_hands(TlsStream& stream,
                                                  boost::asio::ssl::stream_base::handshake_type side,
                                                  Duration timeout, std::string peer);
 
-// Closes TLS and TCP and briefly waits for the peer to do so: closing at once would make the kernel
+// Closes TLS and TCP and briefly waits for the peer to do so. Closing at once would make the kernel
 // drop data that the peer has not read.
 boost::asio::awaitable<void> linger(TlsStream& stream);
 

@@ -22,7 +22,7 @@ class Dialer {
   //
   // Requires  an executor that runs one handler at a time
   boost::asio::awaitable<boost::system::error_code> connect(boost::asio::ip::tcp::socket& socket);
-  // Marks the last connection's address as that of the server.
+  // Marks the last connection's address as the server's.
   void keep() { is_kept_ = true; }
 
  private:

@@ -74,8 +74,8 @@ struct Connection {
   }
 };
 
-// Counts messages of one kind, or their bytes: given by any thread; queued, taken and gone (in the
-// socket) on the strand.
+// Counts messages of one kind, or their bytes. Any thread counts `given`; the strand counts queued,
+// taken and gone (in the socket).
 class Backlog {
  public:
   explicit Backlog(std::uint32_t full) : full_(full) {}
@@ -383,8 +383,8 @@ class Listener::Impl {
     }
   }
 
-  // Makes room for one more connection from there; false if all others have signed in. Requires
-  // mutex_ held
+  // Closes a connection from there to accept another; false if all have signed in. Requires mutex_
+  // held
   bool make_room(const std::string& origin) {
     std::size_t here = 0;
     std::size_t strangers_from_there = 0;

@@ -68,8 +68,8 @@ class ServerApplication {
   virtual void drained(std::uint64_t /*connection_id*/) {}
   // Reports a failure of this side outside a connection; the listener continues.
   virtual void failed(const std::string& /*what*/) {}
-  // A connection ended, even one without any event, so that faulty peers can be logged. link_down
-  // with "closed by the client" is the normal end; refused means that an unauthenticated peer was
+  // A connection ended, even one without any event, so that faulty peers can be logged. The normal
+  // end is link_down with "closed by the client". refused means that an unauthenticated peer was
   // pushed out.
   virtual void ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,
                      const TrafficStats& traffic) = 0;

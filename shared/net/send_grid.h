@@ -12,8 +12,8 @@
 namespace edgedraft {
 
 // Hides the timing of private computations on the device. Such work delays other work, and thereby
-// the time and size of messages. While it runs, links report input at the start of a 20 ms step,
-// conversations continue once per step, and their output leaves at the next step. The end of the
+// the time and size of messages. While it runs, links report input at the start of a 20 ms step.
+// Conversations continue once per step, and their output leaves at the next step. The end of the
 // work would reveal its duration, so the grid continues up to a 10 s step.
 //
 // Threads   any

@@ -62,8 +62,8 @@ Result<void> check_client(NativeTls* tls);
 // Pin of the client's certificate, which survives a renewal; nullopt without a certificate.
 std::optional<std::string> client_key(NativeTls* tls);
 
-// Turns a failed handshake, read or write into a sentence for the user: an untrusted certificate, a
-// peer without TLS or with another version, a broken connection.
+// Describes a failed handshake, read or write to the user: an untrusted certificate, a peer without
+// TLS or with another version, a broken connection.
 Error explain_tls_error(NativeTls* tls, const boost::system::error_code& error,
                         const std::string& peer);
 

@@ -9,7 +9,7 @@ namespace edgedraft {
 
 // Parameters of a request. Numbers set by a user reveal nothing about the text. Constraints contain
 // the user's own text (stops, a grammar's literals), which client/privacy masks like any other.
-// Where private text must stay on the device, no request is made.
+// If private text must stay on the device, no request is made.
 class SafeParameters {
  public:
   SafeParameters() = default;

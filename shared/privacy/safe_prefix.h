@@ -9,9 +9,9 @@
 
 namespace edgedraft {
 
-// A conversation's tokens in a form that may leave the device: the number that the receiver is
-// assumed to hold, their digest, and the tokens after them. Messages have no other field for
-// conversation text, and only a ledger, which knows each token's origin, can make one.
+// A conversation's tokens in a form that may leave the device: the count that the receiver is
+// assumed to hold, their digest, and later tokens. Messages have no other field for conversation
+// text, and only a ledger, which knows each token's origin, can make one.
 class SafePrefix {
  public:
   // No tokens and no conversation.

@@ -30,7 +30,7 @@ std::string env_name(std::string name) {
   return name;
 }
 
-// False for an option whose meaning differs from that of the same name in other commands.
+// False for an option whose name has another meaning in other commands.
 bool takes_layers(const CLI::Option& option) {
   const auto& names = option.get_lnames();
   return option.get_configurable() && !names.empty() && names.front() != "help" &&
@@ -151,7 +151,7 @@ Result<void> apply_value(CLI::Option& option, const toml::node& node) {
   return boost::system::in_place_value;
 }
 
-// Finds the option of that key in the application or a requested subcommand; sets `known` if any
+// Finds the option of that key in the application or a requested subcommand. Sets `known` if any
 // subcommand has it, so that one file serves all.
 CLI::Option* find_option(CLI::App& app, const std::string& key, bool& known) {
   if (CLI::Option* option = app.get_option_no_throw("--" + key); option && takes_layers(*option)) {

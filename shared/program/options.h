@@ -9,10 +9,10 @@
 
 namespace edgedraft {
 
-// Reads a program's options from three sources: the command line, the environment
-// (EDGEDRAFT_SERVER_MAX_SESSIONS for edgedraft-server's --max-sessions) and a TOML file
-// (max-sessions = 64), in this precedence, before defaults. Works on a CLI11 application with
-// declared options and subcommands.
+// Reads a program's options from the command line, the environment and a TOML file, in this
+// precedence, before defaults. --max-sessions of edgedraft-server is EDGEDRAFT_SERVER_MAX_SESSIONS
+// in the environment and max-sessions = 64 in the file. Works on a CLI11 application with declared
+// options and subcommands.
 //
 // The file is the one named by --config, else `default_file` in the configuration directory if it
 // exists. An unknown key is an error, to catch typos; a variable that nearly matches an option
@@ -46,8 +46,8 @@ std::filesystem::path cache_directory();
 // `name` in a directory; empty if the directory is.
 std::filesystem::path place_in(const std::filesystem::path& directory, const std::string& name);
 
-// Exit status by kind of failure, for scripts: 2 usage, 3 the link or the server, 4 trust or
-// sign-in, 5 a model file, 1 anything else.
+// Exit status by kind of failure, for scripts: 2 usage, 3 link or server, 4 trust or sign-in, 5
+// model file, 1 any other.
 int exit_code_of(Errc code);
 
 }  // namespace edgedraft

@@ -13,8 +13,9 @@ namespace edgedraft {
 // or "\r\n"). A token has 1 to `bytes_max` printable ASCII characters. "-" reads standard input;
 // pipes are accepted.
 //
-// Refuses files that would weaken sign-in or make it fail without a visible reason: no token on
-// the first line, a second line, other characters, or access for others than owner and group.
+// Refuses files that would weaken sign-in or make it fail without a visible reason. These lack a
+// token on the first line, have a second line or other characters, or grant access beyond owner and
+// group.
 // Errors    io naming the file: unreadable, or a folder; usage naming the file and the remedy:
 //           refused
 Result<std::string> read_token_file(const std::filesystem::path& file, std::size_t bytes_max);

@@ -27,7 +27,7 @@ struct TomlFile {
 };
 
 // Reads a TOML table key by key. Values of a wrong type, values out of range and unknown keys are
-// errors that name file, line, table and key. Reading goes on after an error; the file keeps the
+// errors that name file, line, table and key. Reading continues after an error; the file keeps the
 // first one.
 class TomlReader {
  public:

@@ -16,7 +16,7 @@ class Scanner {
   std::optional<toml::source_index> find_bare() {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
-    // True where a key or value may start. Quotes elsewhere start no string, and the library
+    // True if a key or value may start here. Quotes elsewhere start no string, and the library
     // continues after them.
     bool may_begin = true;
     bool is_value = false;

@@ -17,8 +17,8 @@
 //
 // Guarantees of every operation on every backend:
 //  - Row-major float32 activations, last dimension contiguous.
-//  - Batch invariance: a row's result depends bit for bit on that row alone, never on the other
-//    rows of the call or their number. Sums run in one order for every width.
+//  - Batch invariance: a row's result depends bit for bit on that row alone, not on the call's
+//    other rows. Sums run in one order for every width.
 //  - Asynchronous: only `Backend::wait` and `Backend::read` wait. Throws DeviceError if work cannot
 //    be enqueued.
 //  - Callers must pass valid shapes; EDGEDRAFT_CHECK enforces it.
@@ -336,9 +336,9 @@ class Backend {
   // Starts all enqueued work and waits for it. For callers that read no result but must be done
   // when they return, so that others get their turn.
   virtual void wait() = 0;
-  // Waits likewise. `to` is packed: rows * cols.
+  // Waits, too. `to` is packed: rows * cols.
   virtual void read(const Matrix& from, std::span<float> to) = 0;
-  // As read(), for rows of a cache, converted to float32.
+  // Like read(), for rows of a cache, converted to float32.
   virtual void read_cache(const CacheRows& from, std::span<float> to) = 0;
 
   virtual void embed(const EmbedOp& op) = 0;

@@ -27,7 +27,7 @@ constexpr std::uint64_t kExpSteps = 8;
 constexpr std::uint64_t kQuantizeSteps = 2;
 // Cost of splitting an element into bfloat16, in steps.
 constexpr std::uint64_t kSplitSteps = 4;
-// From this many rows per thread and for weights up to this size, moving activations between cores
+// From this many rows per thread, and up to this weight size, moving activations between cores
 // costs more than reading the weight on every core.
 constexpr std::size_t kRowsAThreadMin = 4;
 constexpr std::size_t kSharedWeightBytesMax = std::size_t{2} << 20;

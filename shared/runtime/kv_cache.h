@@ -16,8 +16,8 @@ namespace edgedraft {
 // position; rows of a running call lie after them until keep() or set_length().
 //
 // Memory is its own, for all slots at once (capacity * (2 * layers * kv_cols + planes * dim)
-// elements), or pages of a pool, taken by reserve() and returned when the cache is shortened or
-// destroyed. Shared pages are never written.
+// elements), or pages of a pool. reserve() takes pages; shortening or destroying the cache returns
+// them. Shared pages are never written.
 class KvCache {
  public:
   struct Size {
@@ -54,7 +54,7 @@ class KvCache {
   const StatePlanes& planes() const { return planes_; }
   const CacheView& states(std::uint32_t state) const;
 
-  // Marks slots 0..length-1 as valid. If that cuts a shared page, the whole page is released:
+  // Marks slots 0..length-1 as valid. If that cuts a shared page, the whole page is released.
   // length() is then the page's first slot, and valid slots after it must be recomputed. Requires
   // length <= slots().
   void set_length(std::uint32_t length);

@@ -10,8 +10,8 @@ namespace edgedraft {
 namespace {
 
 // About sixty microseconds, slightly above the cost of waking a thread. Longer than the pause
-// between two loops of a pass or one thread's lead over another; far shorter than a scheduler
-// slice, so a team on shared cores does not burn them.
+// between two loops of a pass or one thread's lead over another. Far shorter than a scheduler
+// slice, so that a team on shared cores does not burn them.
 constexpr int kSpins = 1200;
 
 constexpr std::uint64_t kLowHalf = 0xffff'ffff;

@@ -8,9 +8,9 @@
 
 namespace edgedraft {
 
-// Appends ln p of the chosen token and of the count - 1 likeliest, likeliest first, ties to the
-// lower token; fewer if the vocabulary is smaller. Values are finite for any logits; NaN counts as
-// impossible.
+// Appends ln p of the chosen token and of the count - 1 likeliest, fewer if the vocabulary is
+// smaller. The likeliest come first; ties go to the lower token. Values are finite for any logits;
+// NaN counts as impossible.
 //
 // Shapes    logits [vocabulary]
 // Requires  count > 0

@@ -14,10 +14,9 @@ namespace edgedraft {
 // verification and offline drafting; that makes speculation lossless.
 //
 // The draw takes the token with the largest log probability plus Gumbel noise of (seed, position,
-// token). A drafter with the same seed draws the same token with probability at least
-// (1 - TV) / (1 + TV), where TV is the total variation between both distributions (Daliri et al.,
-// 2024). Cost: one hash per token; an exponential and a logarithm only for tokens that a bound does
-// not rule out.
+// token). A drafter with the same seed draws the same token with probability at least (1 - TV) / (1
+// + TV). TV is the total variation between both distributions (Daliri et al., 2024). Cost: one hash
+// per token; an exponential and a logarithm only for tokens that a bound does not rule out.
 //
 // Filters apply in the order temperature, top-k, top-p, min-p, each on the renormalised rest, as in
 // vLLM and Hugging Face. The best token always survives.

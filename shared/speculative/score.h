@@ -31,8 +31,8 @@ inline constexpr Score from_steps(ScoreSteps steps) {
   return -static_cast<float>(steps) / kScoreStepsPerNat;
 }
 
-// As one byte, as messages encode a node's score below its parent's: 255 stands for 31.875 nats or
-// more.
+// Encodes a node's score below its parent's in one byte, as in messages; 255 stands for 31.875 nats
+// or more.
 inline constexpr std::uint8_t byte_of(ScoreSteps steps) {
   return static_cast<std::uint8_t>(std::min(steps, ScoreSteps{255}));
 }

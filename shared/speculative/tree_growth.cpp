@@ -146,7 +146,7 @@ void TreeGrowth::answer(const GrowthLevel& level, std::span<const std::uint32_t>
         add(found[child], id, found_log_probs[child]);
       }
     }
-    // Nothing has changed below the level being expanded.
+    // The levels below the expanded one have not changed.
     level_ = std::max(level_before, level.nodes[i].depth);
   }
 }

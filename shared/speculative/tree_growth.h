@@ -42,8 +42,8 @@ inline constexpr std::uint32_t kTreeBreadthMax = 32;
 inline constexpr std::uint32_t kGuessesMax = 64;
 inline constexpr std::uint32_t kTreeDepthMax = 32;
 
-// True if a tree can be grown in this shape: every part at least 1, breadth and depth within the
-// limits above, nodes within kTreeNodesMax, and (depth - 1) * breadth draft rows below
+// True if a tree can be grown in this shape. Every part must be at least 1, breadth and depth
+// within the limits above, nodes within kTreeNodesMax, and (depth - 1) * breadth draft rows below
 // kMaskRowsMax.
 bool valid(const TreeShape& shape);
 
@@ -92,10 +92,10 @@ struct DraftGuess {
 //
 // By level, each step expands the `breadth` best candidates of a level, scored by the sum of log
 // probabilities along their paths. Best first, each step expands the `breadth` best open
-// candidates, so a device that never waits goes deep where it is confident and wide where it is
-// not. The tree is the `nodes` best of all candidates, in the order found. Scores are raw
-// log-softmax values, so an undisturbed tree depends only on the committed tokens and the network's
-// memory. Interruptions do not change the order of candidates.
+// candidates. A device that never waits thus drafts deep if it is confident and wide if not. The
+// tree is the `nodes` best of all candidates, in the order found. Scores are raw log-softmax
+// values, so an undisturbed tree depends only on the committed tokens and the network's memory.
+// Interruptions do not change the order of candidates.
 //
 // Source    EAGLE-2, as used in Mixture of Attentions, section 4
 class TreeGrowth {
@@ -155,7 +155,7 @@ class TreeGrowth {
   void count_expanded(std::uint64_t nodes) { expanded_count_ += nodes; }
 
   // Rank of each of `tokens` among its siblings, from 0, as long as they follow the tree from the
-  // root. kNoRank for a token outside the tree, which ends the list.
+  // root. A token outside the tree has kNoRank and ends the list.
   static constexpr std::uint32_t kNoRank = kTreeBreadthMax;
   struct Rank {
     std::uint32_t rank;

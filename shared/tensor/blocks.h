@@ -21,8 +21,8 @@
 //          per 128 elements: low fours as in q4_k but in runs of 64, bits 2g, 2g+1 of byte i for
 //          element 32 g + i                                              x = d scale (q - 32)
 //
-// Decoding is exact except for one rounding, of the sum in q4_1 and q5_1 and the difference in q4_k
-// and q5_k: every product fits a float's 24 bits.
+// Decoding rounds only the sum in q4_1 and q5_1 and the difference in q4_k and q5_k: every product
+// fits a float's 24 bits.
 //
 // Source    the ggml project's reference implementation
 namespace edgedraft::blocks {
@@ -40,7 +40,7 @@ void decode_q5_k(const std::byte* from, float* to);
 void decode_q6_k(const std::byte* from, float* to);
 
 // Inverse. All but q8_0 search for the scale with the least squared error among those that map the
-// largest element near the last level; weighting large elements was measured to be worse.
+// largest element near the last level. Weighting large elements was measured to be worse.
 // Infinities and NaN give undefined levels but are safe.
 void encode_q8_0(const float* from, std::byte* to);
 void encode_q4_0(const float* from, std::byte* to);

@@ -55,8 +55,8 @@ class EagleWeights {
 // A feature is the target's own if it has arrived, else predicted. Positions after the newest true
 // feature are predicted one after another, as drafts are. A true feature replaces the predicted one
 // and everything derived from it. Older positions without a feature have no input: a long prompt's
-// features arrive newest first. The layer is the only one, so keys and values of an input with a
-// true feature depend on nothing else, and inputs form a set in any order of arrival.
+// features arrive newest first. There is only one layer, so keys and values of an input with a true
+// feature depend on that input alone. Inputs may arrive in any order.
 //
 // If no feature has arrived at all, prediction starts from a feature of zeros, some hundred tokens
 // back (kOwnWindow): each costs a pass.

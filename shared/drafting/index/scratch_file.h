@@ -10,8 +10,8 @@
 
 namespace edgedraft {
 
-// Numbers written once, then read in any order, in an unnamed file: the system caches what fits
-// into memory, and the file vanishes with its owner, even after a crash.
+// Numbers written once, then read in any order, in an unnamed file. The system caches as much as
+// fits into memory. The file vanishes with its owner, even after a crash.
 class ScratchFile {
  public:
   // Creates it in the folder of the file `beside`.

@@ -22,9 +22,8 @@ struct SuffixSortOptions {
 // are sorted in as many runs as memory requires, then merged.
 //
 // A sort for byte suffixes, such as libdivsufsort's, fits worse. It needs five bytes of memory per
-// byte of text, so 15 to 20 per token of three or four bytes, and sorts three or four times as many
-// suffixes. It also cannot stop at kIndexOrder tokens, which makes merged runs independent of
-// memory.
+// byte of text, so 15 to 20 per token. It sorts three or four times as many suffixes. It also
+// cannot stop at kIndexOrder tokens, which makes merged runs independent of memory.
 //
 // Requires  tokens of at most kIndexTokensMax, each document's last one kDocumentEnd
 // Errors    io, and those of `take`

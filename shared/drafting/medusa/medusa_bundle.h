@@ -10,8 +10,8 @@ namespace edgedraft {
 // Whether a checkpoint has MEDUSA's tensors.
 bool is_medusa_checkpoint(const SafetensorsModel& checkpoint);
 
-// Plans the bundle of MEDUSA's heads: K.0.linear.weight and .bias for K = 0, 1, ..., with each
-// head's own K.1.weight (version 1) or the target's head (version 2). All names may start with
+// Plans the bundle of MEDUSA's heads. They have K.0.linear.weight and .bias for K = 0, 1, ..., and
+// each its own K.1.weight (version 1) or the target's head (version 2). All names may start with
 // "medusa_head.", beside other tensors. config.json may hold a tree as `medusa_choices`, paths of
 // ranks. The tensors determine the number of heads: published configurations state it wrongly.
 //

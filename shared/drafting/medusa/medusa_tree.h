@@ -9,7 +9,7 @@
 namespace edgedraft {
 
 // A node of a fixed draft tree. `parent` is a row as in DraftTree (0 is the root, row i + 1 is node
-// i); the token is guess number `rank` of the head for its depth.
+// i). The token is guess number `rank` of the head for its depth.
 //
 // Source    MEDUSA, section 3.3 (sparse tree)
 struct MedusaChoice {
@@ -20,8 +20,8 @@ struct MedusaChoice {
 };
 
 // Builds a tree from its nodes' paths of ranks, as checkpoints list them: (0), (0, 0), (1), ...
-// Errors    bad_file: too many nodes, a rank out of range, a duplicate path, one whose prefix is
-//           missing, or one longer than the number of heads
+// Errors    bad_file: too many nodes, a rank out of range, a duplicate path, a path without its
+//           prefix, or one longer than the number of heads
 Result<std::vector<MedusaChoice>> tree_of_paths(std::vector<std::vector<std::uint32_t>> paths,
                                                 std::uint32_t head_count);
 

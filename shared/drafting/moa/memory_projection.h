@@ -8,9 +8,8 @@
 
 namespace edgedraft {
 
-// Projects LSA's mean to the cross-attention's keys and values:
-// n = RMSNorm(W m + b), K = Wk n (not yet rotated), V = Wv n,
-// with the cross-attention's biases.
+// Projects LSA's mean m to the cross-attention's keys and values, with that layer's biases:
+// n = RMSNorm(W m + b), K = Wk n (not yet rotated), V = Wv n.
 //
 // Runs on the device or the server, depending on the cut point.
 //

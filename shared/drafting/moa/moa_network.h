@@ -51,9 +51,8 @@ class MoaWeights {
   std::unique_ptr<OwnedMatrix> logits_memory_;
 };
 
-// The device's half of a Mixture-of-Attentions drafter: self-attention over the tokens,
-// cross-attention to a memory of the target's states, the target's last TLI layers, the target's
-// head.
+// The device's half of a Mixture-of-Attentions drafter: self-attention over tokens, cross-attention
+// to a memory of target states, the target's last TLI layers and head.
 //
 // The memory is a set of positions: any order of arrival, holes allowed. The network itself handles
 // tokens after the memory's newest position, however many are written offline.
@@ -72,8 +71,8 @@ class MoaNetwork final : public DraftNetwork {
 
   // Adds the activations of positions first, first + 1, ... to the memory; drops positions from
   // position_count_max() on. With TLI layers, tokens after the memory's newest position must be
-  // committed again (committed_count()): true states replace some of theirs, and the rest was
-  // computed without these.
+  // committed again (committed_count()). True states replace some of their states, and the others
+  // were computed without these.
   // Shapes    rows [n * row_layout().cols()], packed, as a server's tap made them
   // Requires  none of the positions is in the memory
   void extend_memory(std::uint32_t first_position, std::span<const float> rows);

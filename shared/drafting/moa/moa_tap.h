@@ -7,8 +7,9 @@
 
 namespace edgedraft {
 
-// The server's half of a Mixture-of-Attentions drafter: layer self-attention over the target's
-// cache, the projection if the cut point puts it here, and the last layers' keys and values.
+// The server's half of a Mixture-of-Attentions drafter. It computes layer self-attention over the
+// target's cache, the projection if the cut point puts it here, and the last layers' keys and
+// values.
 class MoaTap final : public Tap {
  public:
   // Requires  the bytes of `tensors` outlive the tap

@@ -14,8 +14,8 @@ namespace edgedraft {
 // the length of the match, because longer runs repeat more reliably.
 
 // Prompt lookup: finds the longest earlier run of up to three tokens that equals the end of the
-// text, at the earliest place with a full continuation, and copies up to ten tokens. With a breadth
-// above 1 it also copies the next runs whose continuations start differently.
+// text. It takes the earliest place with a full continuation and copies up to ten tokens. With a
+// breadth above 1 it also copies the next runs whose continuations start differently.
 //
 // Source    Prompt Lookup Decoding as in Spec-Bench: match 3, 2, 1, copy 10
 DraftTree lookup_tree(const NgramTable& table, const TreeShape& shape);

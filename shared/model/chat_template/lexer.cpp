@@ -69,8 +69,8 @@ class Lexer {
     lex_inside(kind == '{' ? "}}" : "%}");
   }
 
-  // {%- strips all white space before the tag; {% strips that of its line if nothing else precedes
-  // it there.
+  // {%- strips all white space before the tag; {% strips its line's if nothing else precedes it
+  // there.
   void strip_before_tag(std::string& text, std::size_t tag) const {
     const char mark = tag + 2 < source_.size() ? source_[tag + 2] : '\0';
     if (mark == '-') {

@@ -37,8 +37,8 @@ struct ModelPlan {
   std::deque<Bytes> made;
 };
 
-// Type in which a tensor is stored if `wanted` is requested: vectors are f32; rows that are not
-// whole large blocks become q8_0, rows that are not whole small ones f16.
+// Type in which a tensor is stored if `wanted` is requested. Vectors are f32. Rows that are not
+// whole large blocks become q8_0; rows that are not whole small blocks become f16.
 DType stored_type(DType wanted, std::span<const std::uint64_t> dims);
 
 // output.weight, or the embedding if tied; null without either.

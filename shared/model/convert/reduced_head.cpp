@@ -21,7 +21,8 @@ bool is_always_kept(const Tokenizer& tokenizer, std::uint32_t token) {
   return tokenizer.is_end(token) || tokenizer.token_type(token) == TokenType::control;
 }
 
-// Where to cut a text with few or no words split: after a line, before a space, or at the end.
+// Position for cutting a text while splitting few or no words: after a line, before a space, or at
+// the end.
 std::size_t cut_of(const std::string& text) {
   if (const std::size_t line = text.rfind('\n'); line != std::string::npos) return line + 1;
   const std::size_t space = text.rfind(' ');

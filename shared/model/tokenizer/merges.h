@@ -13,7 +13,7 @@ namespace edgedraft {
 class Merges {
  public:
   void reserve(std::size_t count) { table_.reserve(count); }
-  // Adds the next merge. Of merges of the same pair the first counts.
+  // Adds the next merge. The first merge of a pair counts.
   void add(std::uint32_t left, std::uint32_t right, std::uint32_t merged);
 
   // Merges neighbours in `ids`, earliest merge first, ties leftmost, until none applies.

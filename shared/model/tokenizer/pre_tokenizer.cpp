@@ -32,8 +32,8 @@ constexpr const char* kDefault[] = {
     R"(\p{White_Space}+(?!\P{White_Space}))",
     R"(\p{N}+)", "[0-9][0-9][0-9]"};
 
-// DeepSeek's first two patterns isolate one kind of character each. Look-alike letters, which an
-// editor might confuse, are written by number.
+// DeepSeek's first two patterns isolate one kind of character each. Ranges with look-alike letters
+// are written as code points, which editors preserve.
 constexpr char kLineEnd[] = R"([\r\n])";
 constexpr char kCjk[] = "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+";
 constexpr char kRunAtEnd[] = R"(\p{White_Space}+$)";
@@ -127,7 +127,7 @@ Result<const PreTokenizerRules*> find_pre_tokenizer_rules(std::span<const std::s
 
 PreTokenizer::PreTokenizer(const PreTokenizerRules& rules) : nfc_(rules.nfc) {
   for (const char* expression : rules.patterns) {
-    // Nothing matches inside a run that does not reach the end either.
+    // If a run does not reach the end, no suffix of it does, so the search skips it.
     const bool is_run = std::string_view(expression) == kRunAtEnd;
     patterns_.emplace_back(is_run ? R"(\p{White_Space}++(?:$|(*SKIP)(*FAIL)))" : expression);
   }

@@ -35,7 +35,7 @@ using asio::ip::tcp;
 
 // Body bytes per read.
 constexpr std::size_t kBodyPartBytes = 64u << 10;
-// Interval for checking whether the client of a connection with unread bytes is still there.
+// Interval for checking whether the client of a connection with unread bytes is still connected.
 constexpr Duration kLeftPause = std::chrono::seconds(1);
 
 using Parser = http::request_parser<http::string_body>;
@@ -310,7 +310,7 @@ class HttpServer::Impl {
     bool keeps_alive;
   };
 
-  // Returns whether the whole answer has gone to the socket.
+  // Returns true if the whole answer is in the socket.
   asio::awaitable<bool> answer(Connection& connection, const Reply& reply, Manner manner) {
     using namespace asio::experimental::awaitable_operators;  // NOLINT: for one ||
     const auto done = co_await (write_all(connection, reply, manner) || watch(connection, reply));

@@ -19,7 +19,7 @@ struct HttpServerOptions {
   std::uint32_t header_bytes_max = 8u << 10;
   // Limit for the bodies of all unanswered requests together; beyond it a request gets 503.
   std::size_t bodies_bytes_max = 48u << 20;
-  // A further connection replaces one that has had its last answer, or the one that has owed a
+  // A further connection replaces one that has received its last answer, or the one that has owed a
   // request for longest. If all wait for answers, it is closed at once.
   std::uint32_t connections_max = 16;
   bool keeps_alive = false;  // several requests per connection
