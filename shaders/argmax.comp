@@ -1,5 +1,5 @@
 #version 450
-// A workgroup finds the best of a row segment of 2048 logits; if a row has several segments, a
+// A workgroup finds the best of a row segment of 2048 logits. If a row has several segments, a
 // second pass finds the best of their candidates. A lane reads every 128th element; then lanes are
 // compared, eight neighbours first.
 #extension GL_GOOGLE_include_directive : require

@@ -1,9 +1,9 @@
 // Softmax attention by one workgroup, for HEADS query heads that share keys and values and ROWS
-// rows of q. A row's visible slots, or those of a split, are processed 64 at a time in slot order:
-// one lane per slot for the scores, then one lane per four output elements and every kGroups-th
-// slot, which adds its slots' values in turn. Steps inside the prefix, which every row sees, read
-// keys and values once for all rows. A running maximum keeps e^score finite. The order of additions
-// depends only on a slot's rank among the visible ones, so a path through a tree gives the bits of
+// rows of q. The visible slots of a row or a split are processed 64 at a time in slot order. Scores
+// take one lane per slot. Values take one lane per four output elements and every kGroups-th slot,
+// which adds its slots' values in turn. Steps inside the prefix, which every row sees, read keys
+// and values once for all rows. A running maximum keeps e^score finite. The order of additions
+// depends only on a slot's rank among the visible ones. So a path through a tree gives the bits of
 // the same tokens in a row.
 //
 // Include after lanes.glsl, bindings q, k, k_vectors, v, v_vectors and y, push constants p, and

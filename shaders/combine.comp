@@ -1,5 +1,5 @@
 #version 450
-// Combines attention's splits, one workgroup per row and query head: rescales weights from each
+// Combines attention's splits, one workgroup per row and query head. It rescales weights from each
 // split's largest score to the overall one, and adds splits in order. With one split, the bits
 // equal attention without splits.
 #extension GL_GOOGLE_include_directive : require

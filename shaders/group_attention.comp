@@ -1,6 +1,6 @@
 #version 450
-// As attention, over the rows of a group. One workgroup per row and few query heads of a key-value
-// head processes the whole group, since groups are small.
+// Attention over the rows of a group. One workgroup per row and few query heads of a key-value head
+// processes the whole group, since groups are small.
 #extension GL_GOOGLE_include_directive : require
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require

@@ -1,6 +1,6 @@
 #version 450
-// Matmuls of q8_0 and q4_0 with activations rounded to int8 (quantize), divided as in product.glsl:
-// lanes take 16 weights (q4_0: a block of 32) at a time, with dot products of four int8. These sums
+// Matmuls of q8_0 and q4_0 with activations rounded to int8 (quantize), divided as in product.glsl.
+// Lanes take 16 weights (q4_0: a block of 32) at a time, with dot products of four int8. These sums
 // are exact; scaled, they are added in float32.
 #extension GL_GOOGLE_include_directive : require
 #ifdef SUBGROUPS

@@ -3,7 +3,7 @@
 // at a time.
 //
 // NARROW_STORAGE reads 8- and 16-bit elements as stored. FLOAT16 decodes q8_0 and q4_0 in half
-// precision, where their integers are exact: results have the same bits.
+// precision. Their integers are exact in it, so results have the same bits.
 #extension GL_GOOGLE_include_directive : require
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
@@ -20,7 +20,7 @@
 #include "lanes.glsl"
 #include "product.glsl"
 
-// True if weights are decoded one by one (K types, rows of odd lengths); otherwise four at a time:
+// True if weights are decoded one by one (K types, rows of odd lengths). Otherwise four at a time:
 // q8_0 and q4_0 with separate scales, other types with rows of whole vectors.
 layout(constant_id = 2) const bool ONE_BY_ONE = false;
 // True if the rows of x are vector-aligned.

@@ -1,7 +1,7 @@
 // Shader parameters, declared once for GLSL and C++. Push constants hold what is fixed in a
 // recorded command buffer: shapes, and matrix offsets in their bindings. Per-call data (tokens,
-// positions, masks, the prefix, the first slot) is in the call buffer, binding 0, an array of uint;
-// members named *_at are indices into it.
+// positions, masks, the prefix, the first slot) is in the call buffer, binding 0, an array of uint.
+// Members named *_at are indices into it.
 //
 // Offsets and strides count floats, those of caches elements of their type, unless their name says
 // otherwise.

@@ -3,8 +3,8 @@
 // A workgroup consists of groups of LANES; a group computes OUTPUTS outputs of ROWS rows. Its lanes
 // share an output's inputs, so that they read the weight in whole cache lines, and once for all
 // rows of the tile. Then lanes are added (lanes.glsl), in the end by one invocation per result. The
-// order of a sum depends on the input count and on LANES, which is fixed per device: a row's bits
-// are the same in every tile.
+// order of a sum depends on the input count and on LANES, which is fixed per device. A row's bits
+// are thus the same in every tile.
 
 layout(local_size_x_id = 4) in;
 layout(constant_id = 0) const uint TYPE = 0;

@@ -1,10 +1,11 @@
 #version 450
-// A workgroup selects the k best of a row segment of 1024 elements, best first: of logits in the
-// first pass, of the segments' candidates in later passes, until one segment is left. A lane has
-// every 64th element and offers its best; the lane whose offer is taken finds its next one.
+// A workgroup selects the k best of a row segment of 1024 elements, best first. Elements are logits
+// in the first pass, and the segments' candidates in later passes, until one segment is left. A
+// lane has every 64th element and offers its best; the lane whose offer is taken finds its next
+// one.
 //
-// The first pass also writes each segment's largest logit and the sum of e^(logit - largest); the
-// last combines them for the row, from which the host computes log-softmax.
+// The first pass also writes each segment's largest logit and the sum of e^(logit - largest). The
+// last pass combines them for the row, and the host computes log-softmax.
 #extension GL_GOOGLE_include_directive : require
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require

@@ -11,9 +11,9 @@
 // tokens in a row. Whole blocks of the prefix have the same ranks for all rows and are shared by a
 // tile's rows; later ranks are processed per row.
 //
-// If several queries read a block, its keys and values are first gathered as float32: cache rows
-// are a power of two apart and would evict each other from the first-level cache, and 16-bit
-// elements are decoded once. The next block is prefetched meanwhile.
+// If several queries read a block, its keys and values are first gathered as float32. Cache rows
+// are a power of two apart and would evict each other from the first-level cache. 16-bit elements
+// are decoded only once. The next block is prefetched meanwhile.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 

@@ -3,7 +3,7 @@
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/panels.h"
 
-// Matmuls of float weights in panels (packed.h) with activations of interleave.cpp: a register
+// Matmuls of float weights in panels (packed.h) with activations of interleave.cpp. A register
 // holds outputs side by side, and an activation is multiplied with all of them, so no sum crosses
 // lanes.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {

@@ -2,14 +2,14 @@
 
 #include "kernels/cpu/simd.h"
 
-// Dot products of 8-bit weights and activations, four at a time, summed exactly in int32: the
-// arithmetic of quantized weights. x86 instructions take unsigned weights and signed activations,
-// Arm's two signed operands. A register holds kPartLanes outputs.
+// Dot products of 8-bit weights and activations, four at a time, summed exactly in int32. x86
+// instructions take unsigned weights and signed activations, Arm's two signed operands. A register
+// holds kPartLanes outputs.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// Layout of a row of quantized activations. Per block of 32: -128 times the sum of the block and of
-// its first half (initial values of sums over weights that are stored 128 too large), then the
-// elements. At the end, one scale per 128.
+// Layout of a row of quantized activations. Per block of 32: -128 times the sums of the block and
+// of its first half, then the elements. These sums are initial values for weights that are stored
+// 128 too large. At the end, one scale per 128.
 inline constexpr std::size_t kBlock = 32;
 inline constexpr std::size_t kBlocksAScale = 4;
 
@@ -39,8 +39,8 @@ inline constexpr bool kHasShortSums = kBits <= 6;
 template <int kBits>
 inline constexpr bool kHasShortSums = false;
 #endif
-// Weights of at most six bits stay in the low bits of their bytes if 16-bit sums need them small,
-// or if the instructions would treat the top bit as a sign.
+// Weights of at most six bits stay in the low bits of their bytes in two cases: 16-bit sums need
+// small weights, or the instructions treat the top bit as a sign.
 #if defined(EDGEDRAFT_SHORT_SUMS) || defined(__aarch64__)
 template <int kBits>
 inline constexpr bool kIsLow = kBits <= 6;

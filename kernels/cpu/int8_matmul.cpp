@@ -8,8 +8,8 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-// A chunk of weights is 16 KiB as bytes, which the first-level cache holds with a tile of
-// activations and the sums of a tile of rows.
+// A chunk of weights is 16 KiB as bytes. The first-level cache holds it with a tile of activations
+// and a tile's sums.
 constexpr std::size_t kChunkBlocks = 16;
 static_assert(kChunkBlocks % kBlocksAScale == 0);
 // Rows whose sums, 16 KiB, fit the first-level cache as well.

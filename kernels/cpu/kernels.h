@@ -13,7 +13,7 @@
 #endif
 
 // Entry points of one instruction set; table.cpp lists them. All definitions of a kernel's source
-// are in this namespace or an anonymous one, without standard library templates: the linker keeps
+// are in this namespace or an anonymous one, without standard library templates. The linker keeps
 // one copy of an inline function, possibly one that this processor cannot run.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 

@@ -6,8 +6,8 @@
 #include "shared/tensor/element_type.h"
 
 // CPU form of each operation of shared/runtime/backend.h, which has the formulas; takes raw
-// pointers. Every kernel computes a part of its output, given by Work, so that threads share a call
-// by splitting it; results do not depend on the split.
+// pointers. Every kernel computes a part of its output, given by Work, so that threads can share a
+// call. Results do not depend on the split.
 //
 // Each source is compiled once per instruction set (CMakeLists.txt); `best_kernels` selects one.
 namespace edgedraft::cpu {
@@ -204,8 +204,8 @@ struct AttentionArgs {
 inline std::size_t attention_items(std::size_t rows, const Heads& heads) {
   return (rows + kAttentionTileRows - 1) / kAttentionTileRows * heads.kv_heads;
 }
-// For attention and group attention: a tile's queries and weighted sums of values, two floats and a
-// block of scores per query, and one block's keys and values.
+// For attention and group attention: a tile's queries and weighted sums of values, and one block's
+// keys and values. Each query adds two floats and a block of scores.
 inline std::size_t attention_scratch_floats(const Heads& heads) {
   return kAttentionTileRows * heads.group * (2 * (heads.head_dim + 15) + 2 + 64) +
          2 * 64 * (heads.head_dim + 15);

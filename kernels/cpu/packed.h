@@ -10,8 +10,9 @@
 // A panel is 32 outputs, zero-padded after the last. A thread reads one stream of whole cache
 // lines, barely larger than the file's data, and no sum crosses lanes.
 //
-// A panel of floats has the 32 elements of each input in turn: f32 and f16 in output order; bf16 in
-// the order 0, 16, 1, 17, ..., so that a shift and a mask split words into two registers.
+// A panel of floats has the 32 elements of each input in turn. f32 and f16 are in output order.
+// bf16 is in the order 0, 16, 1, 17, ..., so that a shift and a mask split words into two
+// registers.
 //
 // A panel of a quantized type, for matmuls with int8 activations, is a sequence of blocks of 32
 // inputs: first the scales, then lines. A line has four bytes for each of the 32 outputs, as the

@@ -9,8 +9,8 @@ namespace {
 constexpr std::uint32_t kCombineThreads = 256;
 constexpr std::uint32_t kCombineWarps = kCombineThreads / kWarp;
 
-// Adds `count` sums, at most kMax, `stride` floats apart, to `to`, or initializes it. All are
-// loaded at once, since memory latency dominates.
+// Adds `count` <= kMax sums, `stride` floats apart, to `to`, or initializes it if `is_empty`. All
+// are loaded at once, since memory latency dominates.
 template <std::uint32_t kMax, std::uint32_t kParts>
 __device__ void add_sums(const float* from, std::size_t stride, std::uint32_t count,
                          std::uint32_t head_dim, bool is_empty, Sum<kParts>& to) {

@@ -57,7 +57,7 @@ struct TileSums {
 };
 
 // Rescaling factors for sums relative to `largest` and to `other`; `largest` becomes the larger of
-// both. As Sum::add.
+// both. Matches Sum::add.
 struct Factors {
   float mine;
   float others;
@@ -83,7 +83,7 @@ using KeyPieces = uint4[4][F::kKeyPieces];
 template <class F>
 using ValuePieces = uint4[2][4];
 
-// Keys of 32 slots, 32 dimensions: a lane has those of slots g, g + 8, g + 16 and g + 24.
+// Keys of 32 slots, 32 dimensions: a lane has slots g, g + 8, g + 16 and g + 24.
 template <class F>
 __device__ void load_keys(const HeadRows& keys, const std::uint32_t (&rows)[4],
                           std::uint32_t segment, std::uint32_t head_dim, KeyPieces<F>& pieces) {
@@ -146,8 +146,8 @@ __device__ void make_scores(const HeadRows& keys, const Round& round, std::uint3
   }
 }
 
-// Turns scores into weights: each query's largest score and sum of weights in its four lanes, and
-// the weights' terms in matrix instruction layout, 16 slots each.
+// Turns scores into weights. Each query's four lanes receive its largest score and its sum of
+// weights. `terms` are the weights in matrix instruction layout, 16 slots each.
 __device__ inline void make_weights(std::uint32_t count, float (&scores)[4][4], float (&largest)[2],
                                     float (&sums)[2], std::uint32_t (&terms)[2][kTileTerms][4]) {
   const std::uint32_t first = threadIdx.x % 4 * 2;
@@ -192,8 +192,7 @@ __device__ inline void make_weights(std::uint32_t count, float (&scores)[4][4], 
   }
 }
 
-// Values of a group's dimensions: a lane has those of slots 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of
-// each 16.
+// Values of a group's dimensions. A lane has slots 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of each 16.
 template <class F>
 __device__ void load_values(const HeadRows& values, const std::uint32_t (&rows)[2][4],
                             std::uint32_t first, std::uint32_t head_dim, ValuePieces<F>& pieces) {

@@ -1,14 +1,14 @@
 #include "kernels/cuda/attention_split.cuh"
 
-// Attention's first launch with matrix instructions. A warp computes the sums of a piece for a tile
-// of 16 queries by itself: keys and values go from memory to the registers of the lanes that
-// multiply them, 16 bytes at a time, and warps of a block that read the same ones hit the
-// first-level cache. Shared memory holds the queries, which every split reuses.
+// Attention's first launch with matrix instructions. A warp alone computes the sums of a piece for
+// a tile of 16 queries. Keys and values go from memory to the registers of the lanes that multiply
+// them, 16 bytes at a time. Warps of a block that read the same ones hit the first-level cache.
+// Shared memory holds the queries, which every split reuses.
 //
 // Splits inside the prefix are alike for all rows. Others take one warp per row, or several rounds
 // (TileWork): rows that see the same slots share one. A round has slots in rank order, and only
 // slots that its rows see. So each weight meets its value in the same position of the same
-// instruction as in plain decoding, and data in other slots, even NaN, has no effect.
+// instruction as in plain decoding. Data in other slots, even NaN, has no effect.
 //
 // Processors before 8.0 lack these instructions: their kernels are empty and never launched
 // (attention_limits).

@@ -6,8 +6,8 @@ namespace {
 constexpr std::uint32_t kThreads = 128;
 constexpr std::uint32_t kWarps = kThreads / kWarp;
 
-// One block per query head of a group; each warp takes rows in turn: scores with one lane per slot,
-// then weighted values with one lane per dimension, in slot order.
+// One block per query head of a group; each warp takes rows in turn. It computes scores with one
+// lane per slot, then weighted values with one lane per dimension, in slot order.
 __global__ void group_attention_kernel(GroupAttentionArgs a) {
   take_turn();
   __shared__ float memory[kWarps][kGroupRowsMax];

@@ -6,7 +6,7 @@ namespace {
 using namespace int8_detail;
 
 // For column tiles of 1, 2 and 4 times 8 rows: groups in flight, and blocks per multiprocessor,
-// both limited by registers. Groups use a ring if that was faster on an H100: the loop is then
+// both limited by registers. Groups use a ring if that was faster on an H100. The loop is then
 // unrolled per ring position, which avoids moves that would wait for loads in flight.
 struct Tuning {
   std::uint32_t ahead;

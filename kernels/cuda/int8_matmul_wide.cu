@@ -9,7 +9,7 @@ using namespace int8_detail;
 constexpr std::uint32_t kPieceBytes = 16;
 
 // Groups of quantized weights and activations. In a stage the packed parts of a tile of 16 outputs
-// are adjacent; after all tiles come the activations, 128 bytes per row, their scales and their
+// are adjacent. After all tiles come the activations, 128 bytes per row, their scales and their
 // sums. Every second row swaps neighbouring pieces, so that lanes that read two rows at once use
 // all banks.
 template <DType kType, class Tile>

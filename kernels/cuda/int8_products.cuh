@@ -18,8 +18,8 @@ namespace int8_detail {
 inline constexpr std::uint32_t kBlocks = 4;  // of 32 inputs per group
 
 // Int8 sums start at the bits of the float 1.5 * 2^23, whose last bit is worth 1. Their bits are
-// then those of a float that exceeds the sum by exactly this value, as long as the exponent stays,
-// which holds for sums from -2^22 to 2^22 - 1. An exact subtraction replaces the slower conversion.
+// then a float that exceeds the sum by exactly this value. The exponent stays the same for sums
+// from -2^22 to 2^22 - 1. An exact subtraction replaces the slower conversion.
 inline constexpr std::int32_t kNoSum = 0x4B400000;
 inline constexpr float kNoSumValue = 12582912.0f;
 // 32 products of a weight (a signed byte, or fewer bits within one) and an activation (at most

@@ -6,9 +6,9 @@ namespace {
 
 using namespace float_detail;
 
-// Parts of 64 inputs: the weights of each output as stored, followed by the activations of each row
-// in float32, which every warp splits for itself. Every second row swaps pieces, so that lanes that
-// read two rows at once use all banks. Inputs past the last are zero, as in the narrow kernel.
+// Parts of 64 inputs: the stored weights of each output, then each row's float32 activations. Every
+// warp splits the activations itself. Every second row swaps pieces, so that lanes that read two
+// rows at once use all banks. Inputs past the last are zero, as in the narrow kernel.
 template <DType kType, class Tile>
 class FloatSource {
   static constexpr std::uint32_t kWeightPieces = kInputs / kPiece;  // per output

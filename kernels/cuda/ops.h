@@ -75,7 +75,7 @@ struct Product {
   bool accumulate;
 };
 
-// Weights f32, f16 or bf16, with float32 accuracy: an activation is split into three bfloat16 or
+// Weights f32, f16 or bf16, with float32 accuracy. An activation is split into three bfloat16 or
 // two TF32 terms, so that products with 16-bit weights are exact.
 struct MatmulArgs {
   ConstRows x;  // [rows, inputs]

@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/device.cuh"
 
-// Shared by all matmuls. For few rows, a block computes 32 outputs of a tile of rows; its eight
+// Shared by all matmuls. For few rows, a block computes 32 outputs of a tile of rows. Its eight
 // warps split the inputs, and their sums are added in warp order. For many rows see
 // wide_products.cuh.
 namespace edgedraft::cuda {

@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/device.cuh"
 
-// Shared by row operations that read and write pieces of four elements, one warp per group of 128:
-// lane l has the group's elements 4 l..4 l + 3.
+// Shared by row operations that read and write pieces of four elements, one warp per group of 128.
+// Lane l has the group's elements 4 l..4 l + 3.
 namespace edgedraft::cuda {
 
 inline constexpr std::uint32_t kPiece = kGroup / kWarp;

@@ -7,10 +7,10 @@
 // loaded weight and activation often. They pass through shared memory in stages; while one is
 // multiplied, the next are in flight.
 //
-// Sums have the bits of the narrow kernels for any tile: part p of the inputs belongs to slice p %
-// 8, each slice is summed in ascending order, and the slices' sums are added from first to last.
+// Sums have the bits of the narrow kernels for any tile. Part p of the inputs belongs to slice p %
+// 8. Each slice is summed in ascending order, and the slices' sums are added from first to last.
 // There each warp has a slice. Here a group of warps takes several slices in turn and keeps the
-// earlier sums in shared memory; for small tiles, four groups share the slices, two consecutive
+// earlier sums in shared memory. For small tiles, four groups share the slices, two consecutive
 // ones each.
 namespace edgedraft::cuda {
 
@@ -197,7 +197,7 @@ inline constexpr std::size_t kWideBlockBytes = 113u << 10;
 constexpr std::size_t wide_block_bytes(std::size_t stage_bytes, std::uint32_t stages) {
   return std::size_t{kWarpNumbers} * kProductThreads * sizeof(float) + stage_bytes * stages;
 }
-// As many stages as fit into a block of the kernel: 0 or at least 2.
+// Stages that fit into a block of the kernel: 0 or at least 2.
 inline cudaError_t wide_stages(const void* kernel, std::size_t stage_bytes, std::uint32_t& stages) {
   std::size_t limit = 0;
   const cudaError_t status = block_memory_max(kernel, limit);
