@@ -13,7 +13,7 @@ const skip = agents ? false : "agents not installed";
 const base = process.env.EDGEDRAFT_AGENT_API;
 
 // The demo model calls no tool by itself. After the endpoint has answered the agent's request, the
-// request is sent again with a forced call: the tool's schema and a second one that must hold too.
+// request is sent again with a forced call. The tool's schema and a second one must hold too.
 const forced = (body, name, values) => {
   const tools = body.tools.map((tool) => {
     if (tool.function.name !== name) return tool;

@@ -445,7 +445,7 @@ test("a conversation keeps its privacy mode", { skip }, async () => {
 });
 
 test("works without TLS-only browser features", { skip }, async () => {
-  // As at an address of the local network.
+  // Simulates an address of the local network.
   await show(sizes.desktop, "/", () => delete Crypto.prototype.randomUUID);
   await say("What is 47 plus 38?");
   await answered();

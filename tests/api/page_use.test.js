@@ -422,7 +422,7 @@ test("confirming an input method's word does not send", { skip }, async () => {
       },
       more,
     );
-  // As in Safari, whose composition has ended by then.
+  // In Safari the composition has ended by then.
   await press({ keyCode: 229 });
   assert.equal(await articles(), 0);
   assert.equal(await box(), "One?");

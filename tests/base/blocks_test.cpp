@@ -114,9 +114,8 @@ TEST(Q5Test, DecodesBlockWithOffset) {
 }
 
 // The offset is signed, so a block's resolution depends on the range of its elements and not on
-// their distance from zero. A step is a fifteenth or a 31st of that range, and a uniform error
-// within half a step has a root mean square of 0.29 steps. The rest allows for the offset's 11
-// bits.
+// their distance from zero. A step is a fifteenth or a 31st of that range. A uniform error within
+// half a step has a root mean square of 0.29 steps. The rest allows for the offset's 11 bits.
 TEST(OffsetTest, KeepsDifferencesOfElementsFarFromZero) {
   Random random(15);
   for (const auto& [type, levels] : {std::pair{DType::q4_1, 15.0}, std::pair{DType::q5_1, 31.0}}) {
@@ -209,9 +208,9 @@ TEST(KQuantTest, DecodesQ6K) {
 
 class BlockTest : public ::testing::TestWithParam<DType> {};
 
-// Seed 12. A step of an n-bit type is about a group's range over 2^n, a uniform error within half a
-// step has a root mean square of step / sqrt(12), and that of the elements is about a quarter of
-// the range. The bounds leave a tenth for rounding the scales.
+// Seed 12. A step of an n-bit type is about a group's range over 2^n. A uniform error within half a
+// step has a root mean square of step / sqrt(12). The elements' is about a quarter of the range.
+// The bounds leave a tenth for rounding the scales.
 TEST_P(BlockTest, BoundsErrorByItsBits) {
   struct Bound {
     DType type;

@@ -8,7 +8,7 @@
 namespace edgedraft {
 namespace {
 
-// Peers of different builds must draw alike: these numbers may never change.
+// Peers of different builds must draw the same: these numbers may never change.
 TEST(RandomTest, MatchesReferenceDraws) {
   EXPECT_EQ(mix64(1), 0x5692161D100B05E5u);
   EXPECT_EQ(Random(0)(), 0xE220A8397B1DCDAFu) << "first output of SplitMix64";

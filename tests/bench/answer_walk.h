@@ -69,9 +69,9 @@ void count_lags(const std::function<std::unique_ptr<Drafter>()>& make_drafter,
                 const WalkedAnswer& answer, std::span<const std::uint32_t> lags,
                 const TreeShape& shape, LagCounts& counts);
 
-// A drafter's greedy text after the first half of an answer, without the target: how many tokens
-// match the target's at the same place, and how many precede the first mismatch. Empty if the
-// drafter cannot write alone.
+// A drafter's greedy text after the first half of an answer, without the target. Counts tokens that
+// match the target's at the same place, and tokens before the first mismatch. Empty if the drafter
+// cannot write alone.
 struct WrittenAlone {
   Share right;
   std::vector<double> before_difference;  // one entry per answer

@@ -155,7 +155,7 @@ class Measurement {
     return totals_;
   }
 
-  // Of its prompt, after run().
+  // Compression of its prompt, after run().
   Compression compression() const {
     return layout_.cols() == 0 ? Compression{} : compression_of(layout_, prompt_rows_);
   }

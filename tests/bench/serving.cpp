@@ -144,7 +144,7 @@ class Device final : public TargetLink, GenerationObserver {
   }
 
   Result<ClientEvent> wait_event(Instant deadline) override {
-    // Even a mere query lets the others reach this time first.
+    // Queries, too, wait until the other devices have reached this time.
     for (bool waited = false;; waited = true) {
       if (auto event = client_.next_event()) {
         if (const auto* verdict = std::get_if<VerdictReceived>(&*event)) take(*verdict);

@@ -149,7 +149,7 @@ TEST(KeptStreamsTest, AcceptsOnlyUnguessableNames) {
   EXPECT_FALSE(KeptStreams::is_name("0123456789abcdefABCDE"));
   EXPECT_FALSE(KeptStreams::is_name(std::string(129, 'a')));
   EXPECT_FALSE(KeptStreams::is_name("0123456789abcdef ABCDEF"));
-  // As llama-server's page does: with a model's name appended.
+  // llama-server's page also appends a model's name.
   EXPECT_TRUE(KeptStreams::is_name("123e4567-e89b-42d3-a456-426614174000::org/model-1.5B:Q8_0"));
   EXPECT_FALSE(KeptStreams::is_name("0123456789abcdefABCDEF\r\nSet-Cookie: a"));
 }

@@ -84,7 +84,7 @@ TEST_F(SystemMessageTest, JoinsUserMessageIfDroppedOrRefusedByTemplate) {
 
 TEST_F(SystemMessageTest, StaysInPlaceIfWrittenByTemplate) {
   EXPECT_EQ(rendered("<{{ m.content | trim }}>", {kBrief, kHi}), "<Be brief.>[user]Hi");
-  // Of several messages it may write only the first.
+  // It may write only the first of several messages.
   EXPECT_EQ(rendered("{% if loop.first %}<{{ m.content }}>{% endif %}", {kBrief, kHi, kBrief, kHi}),
             "<Be brief.>[user]Hi[user]Be brief.\n\nHi");
   EXPECT_EQ(rendered(kRefused, {kHi}), "[user]Hi");

@@ -71,7 +71,7 @@ TEST(EngineLinkTest, LinkMayWakeEngineDuringClose) {
   EXPECT_TRUE(woke);
 }
 
-// Its users get the error, and the program goes on.
+// Its users get the error, and the program continues.
 TEST(EngineLinkTest, LinkStaysClosedAfterInternalFailure) {
   const auto server =
       testing::LoopbackServer::start({.model = EDGEDRAFT_MODELS "/target.gguf",

@@ -37,7 +37,7 @@ class KeptStreamTest : public ::testing::Test {
       stream_->write(std::string(kMuch, 'a'));
       return;
     }
-    // Its socket takes nothing meanwhile.
+    // Its socket is full meanwhile.
     stream_->attach(std::move(reply), {}, 0);
     for (const std::string& events : later_) stream_->write(events);
     stream_->end();

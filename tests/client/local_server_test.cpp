@@ -154,7 +154,7 @@ TEST_F(LocalServerTest, SamplesChoicesIndependentlyAndRepeatably) {
   EXPECT_EQ(first.dump().find("\"index\":3"), std::string::npos);
   const json again = chat(three)["choices"];
   for (int c = 0; c < 3; ++c) EXPECT_EQ(first[c]["message"], again[c]["message"]);
-  // Without a seed each request draws anew.
+  // Without a seed each request has different draws.
   EXPECT_NE(text(chat_of(kStory, {{"temperature", 1.0}})),
             text(chat_of(kStory, {{"temperature", 1.0}})));
 }
@@ -448,8 +448,8 @@ TEST_F(LocalServerTest, RouteDecidesWhichSideAnswers) {
   const json alone = chat(chat_of(kStory, {{"route", "device"}, {"max_tokens", 30}}))["choices"][0];
   EXPECT_EQ(alone["x_edgedraft"]["offline_tokens"], alone["x_edgedraft"]["tokens"]);
   EXPECT_EQ(alone["x_edgedraft"]["target_passes"], 0);
-  // No drafter reaches this confidence. The same prompt gets the same conversation, whose
-  // connection exists by then.
+  // No drafter reaches this confidence. Its conversation is reused for the same prompt and is
+  // connected by then.
   text(chat_of(kStory));
   const json both = chat(chat_of(kStory, {{"route", "auto"}, {"max_tokens", 60}}))["choices"][0];
   EXPECT_GE(both["x_edgedraft"]["offline_tokens"], DrafterConfidence::kTokens);

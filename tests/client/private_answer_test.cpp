@@ -80,7 +80,7 @@ TEST(PrivateAnswerTest, DrafterReceivesActivationsOfOpenPart) {
   EXPECT_EQ(opened.count(Provenance::private_), opened.tokens.size());
   EXPECT_EQ(sent_tokens(rig), kOpen);
 
-  // As after an earlier conversation of the open part alone.
+  // State after an earlier conversation with only the open part.
   GenerationRig before(options_of());
   before.generation().set({.tokens_max = 1});
   before.answer(kOpen);

@@ -96,7 +96,7 @@ TEST_F(RequestPrivacyTest, MasksCallArgumentsAsWritten) {
   for (const auto& [written, expected] : cases) EXPECT_EQ(sent(written), expected);
 }
 
-// As Python's json.dumps() writes it: in JSON, in truncated JSON, and in JSON within JSON.
+// Spelled as by Python's json.dumps(): in JSON, in truncated JSON, and in JSON within JSON.
 TEST_F(RequestPrivacyTest, EscapesHideNothing) {
   teach("I am <private>Jörg Müller</private>, of <private>12 Main Street\nSpringfield</private>.");
   const std::pair<const char*, const char*> cases[] = {
@@ -206,7 +206,7 @@ TEST_F(RequestPrivacyTest, FullVaultRecoversAfterValuesExpire) {
 
 constexpr const char* kModes[] = {"mask", "local", "prefix"};
 
-// The part of a message that leaves in a mode. Of a message that stays, this is the text before the
+// The part of a message that leaves in a mode. If the message stays, it is the text before the
 // private text.
 class SpellingTest : public RequestPrivacyTest {
  protected:

@@ -95,7 +95,7 @@ TEST_F(RestoredTextTest, RestoresNothingInLinksTagsOrScripts) {
            "[x]:\nhttps:evil.example?[NAME_001]\n\n![][x]",
            "[x]:\r\nhttps&colon;evil.example?[NAME_001]\r\n\r\n![][x]",
            "> [x]:\n> https&colon;evil.example?[NAME_001]",
-           // Labels in the middle of a line.
+           // Labels inside a line.
            "1. [x]: https:evil.example?[NAME_001]",
            "1) - [x]: https&colon;evil.example?[NAME_001]",
            "[a\nb]: https&colon;evil.example?[NAME_001]",

@@ -519,7 +519,7 @@ TEST(ResyncErrorTest, ReportsReplacedServerOnceAndStopsWaiting) {
   EXPECT_EQ(rig.listener().why, "another model");
 }
 
-// Only retries over time show when it has room again.
+// Only retries over time show when it has capacity again.
 TEST(ResyncErrorTest, RetriesFullServerWhileAnswerAwaitsCheck) {
   GenerationRig rig(
       {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},

@@ -97,7 +97,7 @@ class Answer {
       if (doing.drafts()) control.observe_step(doing.breadth, duration(world_.step * load));
       if (has_hints) observe_ranks(control, verdict.tokens, doing.breadth);
 
-      // As Generation::look_at_run() does.
+      // Mirrors Generation::look_at_run().
       const Duration taken = duration(now - since);
       if (begins) {
         if (now < settled) continue;

@@ -344,7 +344,7 @@ void SimulatedDevice::compute_until(Instant end) {
   computing_ = std::max(*computing_, end);
 }
 
-// As Engine::next_due().
+// Mirrors Engine::next_due().
 SimulatedDevice::Talk* SimulatedDevice::next_due(Instant now) {
   const auto step = grid_.last_turn(now);
   const auto due = client::next_due(talks_, now, step, stepped_turns_);

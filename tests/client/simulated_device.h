@@ -35,7 +35,7 @@ struct SentBytes {
 };
 
 // Events in simulated time. Events of one moment run in the order of their creation, but after
-// those postponed to it: a step of the grid begins before timers that links set during a step.
+// events postponed to it. A step of the grid begins before timers that links set during a step.
 class SimulatedTime {
  public:
   Instant now() const { return now_; }

@@ -178,7 +178,7 @@ TEST(ConstraintFilterTest, CountedRepetitionsStayWithinStepBudget) {
     ADD_FAILURE() << text;
     return 0u;
   };
-  // As generated from schemas.
+  // Generated from schemas.
   const Constraints constraints{.grammar = R"(root ::= "\"" char{0,1000} "\""
 char ::= [^"\\\x00-\x1f\x7f] | "\\" (["\\/bfnrt] | "u" hex hex hex hex)
 hex ::= [0-9a-fA-F])"};

@@ -10,9 +10,9 @@
 #include "shared/runtime/layer.h"
 #include "tests/runtime/op_test.h"
 
-// Attention on matrix instructions, beyond the operator tests of all backends: tiles of 16 queries
-// begin and end anywhere, parts of a launch have three sizes, and processors without such
-// instructions have other kernels.
+// Attention on matrix instructions, beyond the operator tests of all backends. Tiles of 16 queries
+// begin and end anywhere, parts of a launch have three sizes, and older processors have other
+// kernels.
 namespace edgedraft::testing {
 using namespace server;
 namespace {

@@ -122,8 +122,8 @@ TEST(CudaDeterministicModeTest, DraftsDoNotChangeAnswer) {
   EXPECT_EQ(answer(*backend, toy, {}, true), plain);
 }
 
-// Drafters beside the target: attention to a single row, layers without an input norm, strided
-// rows, and a tap's use of the target's keys and values.
+// Drafters beside the target: attention to one row, layers without an input norm, strided rows, and
+// a tap that reads the target's cache.
 TEST(CudaDraftersTest, MatchReference) {
   const ToyDecoder toy(6);
   const ToyMoa toy_moa(toy, 3, 1);

@@ -32,8 +32,8 @@ Int8Row rounded(std::span<const float> x) {
   return row;
 }
 
-// The specified result: exact integer sums over 32 inputs (over 16 if a type has a scale or a
-// minimum per group), then float32 in a fixed order, whatever the weight's memory layout.
+// The specified result: exact integer sums over 32 inputs, or over 16 if a type has a scale or a
+// minimum per group. float32 sums follow in a fixed order for any memory layout.
 float product(DType type, const std::byte* weight, const Int8Row& x) {
   const auto inputs = static_cast<std::uint32_t>(x.values.size());
   const cuda::Packing packing = cuda::packing(type);

@@ -4,14 +4,14 @@
 #include <cstdint>
 #include <functional>
 
-// Runs a kernel's threads on the host: the blocks of a grid one at a time, the threads of a block
-// as fibers, so barriers and warp exchanges work as on a device. A thread runs until it waits.
+// Runs a kernel's threads on the host. A grid's blocks run one at a time and a block's threads as
+// fibers, so barriers and warp exchanges work as on a device. A thread runs until it waits.
 // Launches alternate the order of a block's threads, so a missing barrier shows. For the same
 // reason some launches perform asynchronous copies at once and others only at the wait.
 //
-// Violations of the device's rules abort the program with a message: an exchange while other lanes
-// of the warp wait elsewhere or have exited, copies that are misaligned or outside the requested
-// memory, and threads that exit before their copies complete.
+// Violations of the device's rules abort the program with a message. Checked are exchanges while
+// other lanes of the warp wait elsewhere or have exited, copies that are misaligned or outside the
+// requested memory, and threads that exit before their copies complete.
 namespace edgedraft::cuda_host {
 
 struct Index {

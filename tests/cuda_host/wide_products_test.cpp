@@ -171,8 +171,7 @@ TEST(WideProductsTest, RowsAreBitExactAtEveryWidth) {
   }
 }
 
-// As measured on an H100 (docs/records/measurements): a tile takes the same time however few rows
-// it has.
+// An H100 takes the same time for a tile with fewer rows (docs/records/measurements).
 TEST(ProductKernelTest, MinimizesMeasuredTime) {
   struct Product {
     DType type;

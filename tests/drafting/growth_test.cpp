@@ -182,7 +182,7 @@ TEST_F(GrowthTest, InterleavedCallsDoNotChangeTree) {
   EXPECT_GT(steps, 3);
 }
 
-// After verdicts, with late activations, growth goes on: the tree holds the nodes kept, and the
+// After verdicts, with late activations, growth continues: the tree holds the nodes kept, and the
 // best first token of a fresh tree.
 TEST_F(GrowthTest, ContinuesAfterVerdicts) {
   Random random(5);

@@ -132,9 +132,9 @@ TEST(KindNamesTest, KindIsNamedOnlyInItsFolderAndTable) {
   EXPECT_GT(files, 300u);
 }
 
-// Training has one file per kind and one table. Fixtures make the C++ tests' vectors of a kind,
-// calibrate.py finds the trees that only one kind has, and tune_KIND.py tunes a target together
-// with a drafter of the kind.
+// Training has one file per kind and one table. Fixtures make the C++ tests' vectors of a kind.
+// calibrate.py finds the trees that only one kind has. tune_KIND.py tunes a target together with a
+// drafter of the kind.
 TEST(KindNamesTest, TrainingNamesKindOnlyInItsFileAndTable) {
   std::size_t kinds = 0;
   for (const DrafterKind* kind : drafter_kinds()) {

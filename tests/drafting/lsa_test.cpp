@@ -80,8 +80,8 @@ TEST_P(LsaTest, DistinguishesKeysValuesAndLayers) {
   EXPECT_NE(before, mean(cache, 3, 1));
 }
 
-// A GGUF Llama file permutes the rows of Wq and Wk within each head and rotates pairs; the states
-// that LSA reads must be the same.
+// A GGUF Llama file permutes the rows of Wq and Wk within each head and rotates pairs. LSA must
+// read the same states.
 TEST_P(LsaTest, RopeStylesGiveSameMean) {
   const HeadShape& heads = toy_.config.layer.heads;
   ToyDecoder permuted{4};

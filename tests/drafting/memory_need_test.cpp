@@ -83,9 +83,9 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// A conversation that fills the drafter's context and continues: a long prompt, its activations
-// newest first, trees every few tokens, some continued from another root, and text written offline
-// and taken back.
+// A conversation that fills the drafter's context and continues. It has a long prompt with
+// activations newest first, and trees every few tokens, some continued from another root. Text is
+// written offline and taken back.
 void hold_long_conversation(Drafter& drafter, std::uint32_t positions, std::uint32_t vocabulary) {
   Random random(1);
   const auto append = [&](std::uint32_t count) {
@@ -99,7 +99,7 @@ void hold_long_conversation(Drafter& drafter, std::uint32_t positions, std::uint
   };
   append(std::min(300u, positions / 2));
   catch_up();
-  // As draft-ahead grows it: 240 rows, which run again for another root.
+  // Grown like by draft-ahead: 240 rows, which run again for another root.
   TreeGrowth wide({.breadth = 8, .depth = 32, .nodes = 255}, GrowthOrder::best_first);
   drafter.grow(wide, {.rows = 240});
   wide.reroot({});

@@ -119,9 +119,9 @@ class MoaCutPointTest : public MoaTapTest {
   KvCache cache_ = decoder_.make_cache();
 };
 
-// The cut point changes only the bytes sent: the device's logits are equal after a prompt, on a
-// draft, after partial, full and no acceptance, and after text that the device wrote alone is taken
-// back.
+// The cut point changes only the bytes sent. The device's logits are equal after a prompt, on a
+// draft, and after partial, full and no acceptance. They also are after text that the device wrote
+// alone is taken back.
 TEST_P(MoaCutPointTest, CutPointsGiveSameLogits) {
   ASSERT_EQ(projected_.layout.cut, CutPoint::ca_kv);
   ASSERT_EQ(averaged_.layout.cut, CutPoint::lsa_mean);

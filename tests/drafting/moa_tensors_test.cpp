@@ -161,7 +161,7 @@ TEST_F(BundleTest, NeedsEveryTensorInItsShape) {
 TEST_F(BundleTest, KeepsTargetRopeScalingInSelfAttentionOnly) {
   ASSERT_TRUE(convert_model(
       {.input = kFixtures / "moa/target", .output = target_path(), .type = DType::f32}));
-  // The same target with linear scaling: its fingerprint differs, its sizes do not.
+  // The target with linear scaling: its fingerprint differs, its sizes do not.
   const auto plain = GgufFile::open(target_path());
   GgufMetadata metadata;
   for (const auto& [key, value] : plain->metadata()) metadata.set(std::string(key), value);

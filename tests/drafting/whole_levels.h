@@ -13,8 +13,8 @@
 namespace edgedraft::testing {
 
 // Rows of a level share a call and do not depend on each other. Grows two levels of a tree after
-// the same text, one network with one call per level, the other with one per node, and expects
-// equal bits. The first level has more rows than kernels for few rows take.
+// the same text and expects equal bits. One network takes one call per level, the other one per
+// node. The first level has more rows than kernels for few rows take.
 inline void expect_levels_have_the_bits_of_their_nodes(DraftNetwork& together,
                                                        DraftNetwork& apart) {
   std::vector<GrowthNode> first;

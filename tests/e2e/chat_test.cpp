@@ -13,7 +13,7 @@
 #include "tests/e2e/server_metrics.h"
 #include "tests/support/demo_prompts.h"
 
-// Conversations that are interrupted, or go on without the server.
+// Conversations that are interrupted, or continue without the server.
 namespace edgedraft::testing {
 namespace {
 
@@ -39,7 +39,7 @@ class ChatTest : public ::testing::Test {
   test::TemporaryDirectory scratch_;
 };
 
-// As `timeout` or a supervisor sends it.
+// `timeout` and supervisors send it.
 TEST_F(ChatTest, SigtermCancelsAnswerAndEndsProgram) {
   Server server(scratch_, {"--metrics", "127.0.0.1:0", "--pace-ms", "150"});
   const std::string turn = std::string(kStory) + "\n";

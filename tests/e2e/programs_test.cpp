@@ -39,7 +39,7 @@ class ProgramsTest : public ::testing::Test {
   int runs_ = 0;
 };
 
-// Beyond the drafter's context the target goes on alone, and the answer is unchanged.
+// Beyond the drafter's context the target continues alone, and the answer is unchanged.
 TEST_F(ProgramsTest, DrafterContextMayBeShorterThanConversation) {
   const Options common{"-p", kStory, "--max-tokens", "120"};
   const json plain = run("target", joined(common, {"--plain"}));

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 using Options = std::vector<std::string>;
 
-// Inputs that are refused, the error message of each, and that the server goes on serving others.
+// Invalid inputs are refused with an error message each, and the server continues to serve others.
 class RejectionTest : public ::testing::Test {
  protected:
   void expect_refused(const Options& options, int status, const std::string& words) {

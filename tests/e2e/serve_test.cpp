@@ -180,8 +180,8 @@ TEST_F(ServeTest, ShortOutageIsInvisibleToPlainClient) {
   EXPECT_GT(seen.last["x_edgedraft"]["resyncs"], 0);
 }
 
-// As if the device's address changes: its connection ends silently, and the server still has the
-// session when the next connection arrives.
+// Simulates a change of the device's address. Its connection ends silently, and the server still
+// has the session when the next connection arrives.
 TEST_F(ServeTest, AddressChangeLosesAndRepeatsNothing) {
   Server server(scratch_, kPaced);
   const Endpoint endpoint(scratch_, server.address(), server.pin(), {"--hold-ms", "60000"});
@@ -331,7 +331,7 @@ int kill_count() {
   return wanted != nullptr ? std::stoi(wanted) : 10;
 }
 
-// True if the endpoint holds `wanted`, or `wanted` plus the pending answer: an endpoint saves a
+// True if the endpoint holds `wanted`, or `wanted` plus the pending answer. An endpoint saves a
 // complete answer to the page's conversation without waiting for the page.
 bool holds(const json& turns, const json& wanted, const std::string& answer) {
   if (turns == wanted) return true;

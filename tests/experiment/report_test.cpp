@@ -159,7 +159,7 @@ TEST(FiguresTest, BarsHoldEveryPhase) {
   EXPECT_DOUBLE_EQ(end, 30);
 }
 
-// Six prompts that "stream" and the twice as fast "split" answered alike.
+// Six prompts with equal answers by "stream" and "split"; "split" is twice as fast.
 class ArmsTableTest : public ::testing::Test {
  protected:
   ArmsTableTest() {
@@ -341,7 +341,7 @@ TEST(ReportTest, WritesTablesWithoutPlots) {
     EXPECT_NE(page.find("<td>4.00</td>"), std::string::npos) << page;
     EXPECT_NE(page.find("Not drawn: "), std::string::npos) << page;
     EXPECT_NE(page.find(why), std::string::npos) << page;
-    // As the manifest says, whether or not a link was measured.
+    // Equals the manifest's, whether or not a link was measured.
     EXPECT_NE(page.find("Approximate link."), std::string::npos) << page;
   };
   check(report(), Errc::unsupported, "gnuplot not found");

@@ -38,7 +38,7 @@ class ResultsTest : public ::testing::Test {
 
 TEST_F(ResultsTest, RemovesIncompleteTrialAfterKill) {
   start();
-  // Killed between a trial's cycles and its run, in the middle of a line.
+  // Killed between a trial's cycles and its run, inside a line.
   std::ofstream(folder() / "cycles.jsonl", std::ios::app) << "{\"trial\":\"t2\",\"at_ms\":2}\n";
   std::ofstream(folder() / "runs.jsonl", std::ios::app)
       << "{\"trial\":\"t2\",\"last_of_trial\":false}\n{\"trial\":\"t2\",\"last_";
@@ -192,7 +192,7 @@ TEST_F(ResultsTest, RefusesResultsOfOtherExperiment) {
             Errc::usage);
 }
 
-// As after a user removes the manifest to start again.
+// The user removed the manifest to start again.
 TEST_F(ResultsTest, RefusesLeftoversWithoutManifest) {
   start();
   const auto answers = folder() / "work/answers";

@@ -5,7 +5,7 @@
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
 
-// All readers of model files: any bytes give a value or an error, and every byte of a tensor lies
+// All readers of model files. Any bytes give a value or an error, and every byte of a tensor lies
 // within the file (the fingerprint reads them all).
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the seed corpora of the fuzz targets, next to this script.
 
-Small valid files and messages, from which the fuzzers start. The same bytes every time. Needs flatc.
+Small valid files and messages, from which the fuzzers start. The output is deterministic. Needs flatc.
 """
 
 import gzip

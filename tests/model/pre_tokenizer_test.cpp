@@ -44,8 +44,8 @@ TEST(PreTokenizerTest, DefaultSplitsPunctuationFirst) {
   EXPECT_EQ(words_of("default", "a, b=12345"), (Words{"a", ",", " b", "=", "123", "45"}));
 }
 
-// Line ends, words and punctuation each with one preceding white space, trailing white space, CJK
-// and single digits are cut out in this order; the text between them stays together.
+// Cut out in this order: line ends, words and punctuation with one preceding white space each,
+// trailing white space, CJK, single digits. The text between them stays together.
 TEST(PreTokenizerTest, DeepSeekLlm) {
   EXPECT_EQ(words_of("deepseek-llm", "It's 2024, ok?"),
             (Words{"It", "'", "s", " ", "2", "0", "2", "4", ",", " ok", "?"}));

@@ -195,7 +195,7 @@ TEST(TokenizerJsonTest, SentencePieceBecomesLlama) {
   EXPECT_EQ(parts.entries[1].type, TokenType::control);
   EXPECT_EQ(parts.entries[tiny.id("<0x41>")].type, TokenType::byte);
   EXPECT_GT(parts.entries[tiny.id("th")].score, parts.entries[tiny.id("▁cat")].score);
-  // The same ids as with the vocabulary's own scores.
+  // The ids equal those with the vocabulary's own scores.
   test::RawGguf raw;
   tiny.add_to(raw);
   const Bytes bytes = raw.bytes();

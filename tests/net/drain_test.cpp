@@ -5,7 +5,7 @@
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
 
-// Listener::drain: a client in the middle of an answer may finish it; all others are disconnected.
+// Listener::drain: a client with an unfinished answer may finish it; all others are disconnected.
 namespace edgedraft {
 namespace {
 

@@ -20,7 +20,7 @@ File open(const std::filesystem::path& file, const char* mode) {
   return File(std::fopen(file.c_str(), mode), std::fclose);
 }
 
-// As written by make_identity().
+// Written by make_identity().
 struct Authority {
   Authority(const std::filesystem::path& directory, const std::string& name)
       : certificate(PEM_read_X509(open(directory / (name + "-cert.pem"), "r").get(), nullptr,

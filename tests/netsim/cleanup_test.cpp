@@ -297,7 +297,7 @@ TEST(CleanupTest, ProxyClosesConnectionsOfOldAddresses) {
   EXPECT_EQ(open_files(), before);
 }
 
-// As an unprivileged user, with /dev/net/tun open to everyone as distributions ship it.
+// Runs as an unprivileged user, with /dev/net/tun world-writable as distributions ship it.
 TEST(UnprivilegedTest, TunWorksInUserNamespace) {
   if (geteuid() != 0) GTEST_SKIP() << "the tests run unprivileged";
   const std::vector<std::string> as_nobody{

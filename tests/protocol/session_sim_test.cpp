@@ -323,8 +323,8 @@ class ToyClient {
 
 class SessionSim : public ::testing::TestWithParam<std::uint64_t> {};
 
-// For any split of the bytes and any break of the link, the client ends with exactly the target's
-// tokens, and neither side reports a fault.
+// For any split of the bytes and any break of the link, the client gets exactly the target's
+// tokens. Neither side reports a fault.
 TEST_P(SessionSim, OutputMatchesTargetOverAnyLink) {
   Random random(GetParam());
   ToyClient client(/*goal_count=*/70);

@@ -27,8 +27,8 @@ inline std::string name_of(std::string fixture) {
   return fixture;
 }
 
-// A drafter fixture's target, and a bundle made from the drafter's checkpoint in its public layout,
-// converted as a user would; the drafter's own matrices stay float32.
+// A drafter fixture's target, and a bundle made from the drafter's checkpoint in its public layout.
+// Both are converted by the user's commands; the drafter's own matrices stay float32.
 class SplitModels {
  public:
   static constexpr std::uint32_t kPositions = 128;

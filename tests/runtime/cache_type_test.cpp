@@ -248,7 +248,7 @@ TEST_P(CacheTypeTest, GatherLayersReadsRoundedValues) {
   });
 }
 
-// Lossless drafting relies on this: rows of a pass read each other's keys and values as stored, so
+// Lossless drafting relies on this. Rows of a pass read each other's keys and values as stored, so
 // that tokens together have the bits of tokens alone.
 TEST_P(CacheTypeTest, DecoderGivesSameBitsForTokensTogetherAndAlone) {
   const ToyDecoder toy(3);

@@ -12,9 +12,10 @@
 #include "tests/runtime/op_test.h"
 #include "tests/support/skip.h"
 
-// The same work on two CPU backends. Thread counts never change a bit, nor does the choice between
-// AVX2 and AVX-512, or between x86 and Arm. The x86 baseline rounds each product before adding, and
-// tiles sum bfloat16 products in another order, so their results are close but not equal.
+// Runs one workload on two CPU backends. Thread counts never change a bit, nor does the choice
+// between AVX2 and AVX-512, or between x86 and Arm. The x86 baseline rounds each product before
+// adding, and tiles sum bfloat16 products in another order, so their results are close but not
+// equal.
 namespace edgedraft::testing {
 namespace {
 

@@ -91,8 +91,8 @@ TEST_P(MatmulTest, AgreesWithFloat64AtModelSizes) {
   }
 }
 
-// A CPU adds chains of 64 inputs and takes rows in tiles of up to 12; there may be more rows than
-// it keeps sums for.
+// A CPU adds chains of 64 inputs and takes rows in tiles of up to 12. Some calls have more rows
+// than sums.
 TEST_P(FloatMatmulTest, AgreesWithFloat64WithTails) {
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     for (const std::uint32_t inputs : {63u, 64u, 65u, 130u}) {

@@ -276,8 +276,8 @@ inline std::vector<RoundedActivation> rounded_activations(std::span<const float>
   return rounded;
 }
 
-// Largest error of a float32 sum of `count` products whose absolute values add up to `magnitude`:
-// half a unit in the last place per addition, in the worst order, and a few for later steps.
+// Largest error of a float32 sum of `count` products whose absolute values add up to `magnitude`.
+// It is half a unit in the last place per addition, in the worst order, plus a few for later steps.
 inline double sum_tolerance(std::size_t count, double magnitude) {
   return (static_cast<double>(count) + 8.0) * 0x1p-24 * magnitude + 1e-37;
 }

@@ -101,7 +101,7 @@ TEST_P(TopKTest, DistinguishesLogitsByTheirLastBits) {
   }
 }
 
-// As after a mask: long runs, including the first and last of a row, are impossible.
+// Masked logits: long runs, including the first and last of a row, are impossible.
 TEST_P(TopKTest, RanksImpossibleTokensLast) {
   constexpr std::uint32_t kCols = 5 * 4096 + 3;
   Floats logits(kCols, -INFINITY);

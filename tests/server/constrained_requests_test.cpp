@@ -13,7 +13,7 @@ namespace {
 class ConstrainedRequestsTest : public RunTest {
  protected:
   ConstrainedRequestsTest() {
-    // Tokens are letters in rotation: "a" is 3, "b" 4, and so on.
+    // Tokens are letters in rotation: "a" is 3, "b" is 4.
     std::vector<std::string> texts(kToyVocabulary);
     for (std::uint32_t t = 3; t < kToyVocabulary; ++t) {
       texts[t] = static_cast<char>('a' + (t - 3) % 26);

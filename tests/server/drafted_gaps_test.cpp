@@ -1,5 +1,5 @@
-// A server-side drafter beside devices that draft ahead, listen or pause: when the server waits for
-// hints, for which runs it drafts, and what it reports.
+// A server-side drafter beside devices that draft ahead, listen or pause. Tests when the server
+// waits for hints, for which runs it drafts, and its reports.
 #include <gtest/gtest.h>
 
 #include <algorithm>

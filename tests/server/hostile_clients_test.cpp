@@ -299,7 +299,7 @@ TEST_F(HostileClientsTest, AnswersEachOfSeveralConcurrentResumes) {
   }
   EXPECT_EQ(resuming.back()->verdict_count, 1u) << "the last one has the session";
   EXPECT_EQ(refusal(*resuming.front()), Errc::session_unknown);
-  // Including one in the middle of an answer.
+  // Includes one during an answer.
   resuming.back()->send(go_on(*resuming.back(), 20));
   loop_->step();
   resuming.back()->heard.clear();

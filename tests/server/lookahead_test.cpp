@@ -23,8 +23,8 @@ class LookaheadWindowTest : public ::testing::TestWithParam<LookaheadWindow::Sha
     std::ranges::reverse(path);
     return path;
   }
-  // The last level's tokens, identified by position: answers by position know nothing else of a
-  // row.
+  // The last level's tokens, identified by position: the target's answers depend on the position
+  // only.
   static Tokens answers(const LookaheadWindow& window, std::uint32_t root_position) {
     const DraftTree rows = window.rows();
     const auto depths = rows.depths();
@@ -71,7 +71,7 @@ TEST_P(LookaheadWindowTest, ColumnsHaveRightPositionsAndContexts) {
 }
 
 // If the target writes its text regardless of context, then after n - 1 passes the window holds
-// only that text, each token at its position, and so do its n-grams.
+// only that text. Each token is at its position, also in the n-grams.
 TEST_P(LookaheadWindowTest, ConvergesToTextAheadOfRoot) {
   const auto [n, width] = GetParam();
   LookaheadWindow window(
@@ -116,7 +116,7 @@ TEST(LookaheadTest, GuessesNewestNgramsOfLastToken) {
   std::vector<LookaheadWindow::Written> all;
   Random random(5);
   for (int pass = 0; pass < 200; ++pass) {
-    // A text of one repeated token fills both windows alike.
+    // A text of one repeated token fills both windows equally.
     const auto root = static_cast<std::uint32_t>(pass == 0 ? 7 : random.below(9));
     const Tokens text{root};
     EXPECT_TRUE(lookahead.ask(text, lookahead.rows_max() - 1, 100).empty()) << "too few rows";

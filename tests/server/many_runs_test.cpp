@@ -106,7 +106,7 @@ TEST_F(ManyRunsTest, RunWithoutCreditGivesUpSession) {
       << "otherwise the operator cannot see that the limit is too low";
 }
 
-// Devices come and go for a day, some of them in the middle of an answer.
+// Devices come and go for a day, some of them during an answer.
 TEST_F(ManyRunsTest, DayOfAnswersLeaksNoMemory) {
   open({.sessions = {.kv_bytes_max = 4 * SessionStore::session_bytes(parts())},
         .metrics = metrics_});
@@ -149,9 +149,9 @@ TEST_F(ManyRunsTest, DayOfAnswersLeaksNoMemory) {
   EXPECT_LE(heap.back(), heap[4] + kChangeMax);
 }
 
-// Several clients; hints that are right, wrong, late, repeated, lost or hostile; credit in
-// portions; cancelled and restarted runs; a server with and without guesses of its own. Every
-// client gets the plain answer.
+// Several clients with hints that are right, wrong, late, repeated, lost or hostile. Credit comes
+// in portions, runs are cancelled and restarted, and the server may guess. Every client gets the
+// plain answer.
 TEST_F(ManyRunsTest, AnyScheduleGivesPlainAnswer) {
   std::map<std::pair<std::uint64_t, bool>, Tokens> plain_answers;
   const char* const wanted = std::getenv("EDGEDRAFT_TEST_SCHEDULES");

@@ -30,7 +30,7 @@ class PassTest : public ::testing::Test {
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
 };
 
-// The same requests in shared passes and alone: all outcomes are equal, now and later.
+// Requests have the same outcomes in shared passes as alone, now and later.
 TEST_F(PassTest, SharedPassesGiveSameOutcomesAsSeparateOnes) {
   constexpr std::size_t kSessions = 5;
   for (int repetition = 0; repetition < 10; ++repetition) {

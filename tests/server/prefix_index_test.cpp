@@ -35,7 +35,7 @@ TEST_F(PrefixIndexTest, FindsLongestPrefixInWholePages) {
   EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 9, 5, 6}), Pages{pages[0]});
   EXPECT_EQ(index_.find("a", Tokens{2, 1, 3, 4, 5, 6}), Pages{});
   EXPECT_EQ(index_.find("a", Tokens{1}), Pages{});
-  // The same tokens on a later page, at another position, are a different page.
+  // Tokens on a later page, at another position, are a different page.
   EXPECT_EQ(index_.find("a", Tokens{3, 4}), Pages{});
 }
 

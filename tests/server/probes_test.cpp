@@ -101,8 +101,8 @@ TEST_F(ProbesTest, ExtendChainByTargetsContinuation) {
   }
 }
 
-// Shared with others in one pass, for every type of keys and values: outcomes, tokens and the bits
-// of the cache equal those of a session without probes.
+// Shared with others in one pass, for every type of keys and values. Outcomes, tokens and cache
+// bits equal a session's without probes.
 TEST_F(ProbesTest, LeaveNoTrace) {
   for (const DType kv_type : {DType::f32, DType::f16}) {
     for (int repetition = 0; repetition < 12; ++repetition) {

@@ -13,8 +13,8 @@
 #include "tests/support/heard_replies.h"
 #include "tests/support/toy_models.h"
 
-// A tap that needs hidden states gets them for every position, whether its session computed or
-// drafted it, shared it with another session, sent it again after an eviction, or resumed it.
+// A tap that needs hidden states gets them for every position. Its session may have computed,
+// drafted, shared or resumed the position, or sent it again after an eviction.
 namespace edgedraft::server {
 namespace {
 

@@ -62,7 +62,7 @@ class TargetSessionTest : public ::testing::Test {
         prompt, sampling, [](auto) { return DraftTree(); }, constraints);
   }
 
-  // Tokens are letters in rotation: "a" is 3, "b" 4, and so on.
+  // Tokens are letters in rotation: "a" is 3, "b" is 4.
   static std::string letter(std::uint32_t token) {
     return std::string(1, static_cast<char>('a' + (token - 3) % 26));
   }
@@ -236,7 +236,7 @@ TEST_F(TargetSessionTest, ConstrainedAnswersMatchGrammarAndEndAtStops) {
   }
 }
 
-// A request in the middle of an answer, as after an outage, carries the answer's start.
+// A request during an answer, as after an outage, carries the answer's start.
 TEST_F(TargetSessionTest, ConstraintsCountFromAnswerBegin) {
   const SamplingParams sampling{.temperature = 1.0f, .seed = 4};
   const Constraints constraints{
@@ -312,8 +312,8 @@ TEST_F(TargetSessionTest, CorrectsProvisionalTokensFromFirstDifference) {
   }
 }
 
-// Tokens that the session has already chosen are not chosen again, unless the sampling differed,
-// they were not the target's choice, or their keys and values are gone.
+// Tokens that the session has already chosen are not chosen again. Exceptions: the sampling
+// differed, the target did not choose them, or their keys and values were dropped.
 TEST_F(TargetSessionTest, ReportsDecidedTokensWithoutPass) {
   const Tokens prompt{5, 9, 12};
   const Tokens answer = plain(prompt, {}).tokens;

@@ -240,9 +240,8 @@ TEST(TreeGrowthTest, InterruptedGrowthMatchesPlainAlgorithm) {
   }
 }
 
-// After a verdict growth keeps everything below the new root, every score equals the network's
-// score for the path, and growth reaches the shape's depth again. The network has lost its draft
-// rows.
+// After a verdict growth keeps everything below the new root and reaches the shape's depth again.
+// Every score equals the network's score for the path. The network has lost its draft rows.
 TEST(TreeGrowthTest, ContinuesAfterVerdict) {
   Random random(12);
   int kept_something = 0;

@@ -5,7 +5,7 @@
 #include "shared/protocol/activation_codec.h"
 #include "shared/protocol/frame.h"
 
-// Bytes per cycle beside the paper's 4 M up and 3 A + A x (values per row) down, for comparing
+// Bytes per cycle beyond the paper's 4 M up and 3 A + A x (values per row) down. Serves to compare
 // measured bytes with the formula (docs/protocol.md, "Bytes per cycle").
 namespace edgedraft {
 

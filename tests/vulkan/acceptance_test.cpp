@@ -10,8 +10,8 @@
 #include "tests/vulkan/hanging_device.h"
 #include "tests/vulkan/vulkan_support.h"
 
-// The shipped drafters, some with weights in every type, drafting on a Vulkan device and on the
-// CPU: answers equal the target's, and equally many tokens are accepted.
+// The shipped drafters, some with weights in every type, draft on a Vulkan device and on the CPU.
+// Answers equal the target's, and equally many tokens are accepted.
 namespace edgedraft::testing {
 namespace {
 

@@ -415,8 +415,8 @@ TEST_F(VulkanBackendTest, FreesLargeBuffersAfterUse) {
   }
 }
 
-// A device that works on a single list for long appears to hang and delays its other work. Nothing
-// is multiplied here, only enqueued.
+// A device that works on a single list for long appears to hang and delays its other work. This
+// only enqueues the multiplication.
 TEST_F(VulkanBackendTest, SplitsLargeWorkIntoSeveralLists) {
   constexpr std::uint32_t kSize = 4096;
   constexpr int kProducts = 20;  // with 256 rows each: two and a half lists

@@ -12,9 +12,9 @@
 #include "tests/runtime/op_test.h"
 #include "tests/vulkan/vulkan_support.h"
 
-// A device that hangs on request without a report from its driver. Submitted work then never ends:
-// a wait with a timeout times out, at once here; a wait without one, or destroying objects in use,
-// fails the test.
+// A device that hangs on request without a report from its driver. Submitted work then never ends.
+// A wait with a timeout times out, immediately here. A wait without one, or destroying objects in
+// use, fails the test.
 namespace edgedraft::testing {
 
 struct Hang {

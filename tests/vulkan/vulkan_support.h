@@ -38,7 +38,7 @@ class VulkanTest : public ::testing::Test {
   }
 };
 
-// As VulkanTest, with the device open.
+// VulkanTest with the device open.
 class OpenVulkanTest : public VulkanTest {
  protected:
   void SetUp() override {

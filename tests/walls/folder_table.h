@@ -17,8 +17,8 @@ class FolderTable {
   static Result<FolderTable> parse(const std::string& page);
 
   // The longest listed folder that contains the file; empty if there is none. A line may also name
-  // a file: a program's main.cpp, which may include its neighbours, or a header that may be
-  // included where the rest of its folder may not.
+  // a file: a program's main.cpp, which may include its neighbours, or a header with more includers
+  // than the rest of its folder.
   std::string folder_of(const std::string& path) const;
   // A folder may include itself, the folders on its line, and those that they may include.
   bool allows(const std::string& from, const std::string& to) const;

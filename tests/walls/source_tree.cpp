@@ -108,7 +108,7 @@ bool is_word(char c) {
   return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// The unqualified words of a text: not after "::", "." or "->". Those of std:: are kept separately.
+// The unqualified words of a text: not after "::", "." or "->". Words of std:: are kept separately.
 struct Words {
   std::set<std::string> own;
   std::set<std::string> standard;

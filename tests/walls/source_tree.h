@@ -26,8 +26,8 @@ bool is_header(const std::string& path);
 // The project's own files that a file includes, directly or not.
 std::set<std::string> reachable(const SourceTree& tree, const std::string& path);
 
-// Per header, the names that it uses without including their declaration, directly or not: the
-// project's types and constants, and the commoner ones of the standard library. Each entry is "name
+// Per header, the names that it uses without including their declaration, directly or not. Covers
+// the project's types and constants, and common names of the standard library. Each entry is "name
 // (header)". Names that two headers declare are ignored.
 std::map<std::string, std::vector<std::string>> undeclared_names(const SourceTree& tree);
 

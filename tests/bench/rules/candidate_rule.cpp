@@ -81,8 +81,8 @@ VerifiedPath verify_candidates(const DraftTree& tree, const CandidateOptions& op
                          children.empty() ? SparseDistribution() : options.draft(row));
     std::size_t child = 0;
     while (child < children.size() && options.uniform() >= turns.odds(children[child])) {
-      // Nothing remains if the draft's distribution equals the target's and this child is certain
-      // to be accepted; rounding may leave its odds slightly below 1.
+      // reject() fails if the distributions are equal and this child is certain to be accepted.
+      // Rounding may leave its odds slightly below 1.
       if (!turns.reject(children[child])) break;
       ++child;
     }

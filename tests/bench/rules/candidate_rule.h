@@ -19,7 +19,7 @@ using DenseDistribution = std::vector<double>;
 
 // Tries a node's children, drawn from `draft` in order without replacement. The first is accepted
 // with probability min(1, p / q). If it is rejected, the target's distribution becomes the excess
-// of p over q, the token is removed from the draft's distribution, and the next child is tried.
+// of p over q. The token is removed from the draft's distribution, and the next child is tried.
 //
 // Source    Leviathan, Kalman and Matias (2023), algorithm 1; with several children Miao et al.,
 //           SpecInfer (2024), algorithm 2

@@ -15,10 +15,10 @@ namespace edgedraft {
 // Draws the nodes of one tree from its drafter's own distributions, for verify_candidates(). The
 // drafter grows the tree with draw() as its TreeGrowth::Choice.
 //
-// Ranks fix the shape: the n-th child drawn gets the score of a drafter's n-th guess, whatever its
-// token, and a distribution of fewer tokens has fewer children. So a child's existence does not
-// depend on its token or on the nodes below it. Dropping children that look unlikely after the draw
-// would bias the answer.
+// Ranks fix the shape: the n-th child drawn gets the score of a drafter's n-th guess, for any
+// token. A distribution of fewer tokens has fewer children. So a child's existence does not depend
+// on its token or on the nodes below it. Dropping children that look unlikely after the draw would
+// bias the answer.
 class DrawnDraft {
  public:
   struct Options {

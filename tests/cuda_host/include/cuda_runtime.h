@@ -10,7 +10,7 @@
 
 #include "tests/cuda_host/lanes.h"
 
-// The part of CUDA's runtime that kernels/cuda and server/cuda use, on the host: device memory is
+// The part of CUDA's runtime that kernels/cuda and server/cuda use, on the host. Device memory is
 // host memory, streams run synchronously, and a kernel's threads are fibers (lanes.h). Names and
 // semantics are CUDA's. It replaces the toolkit's header of that name on the include path.
 
@@ -258,7 +258,7 @@ std::uint64_t deviceless_call_count();
 void fail_after(std::uint64_t count, cudaError_t error);
 // Fallible runtime calls so far.
 std::uint64_t call_count();
-// Those of them that allocated memory.
+// Calls so far that allocated memory.
 std::uint64_t allocation_count();
 // The injected error of this call, if one is due.
 cudaError_t next_call();

@@ -1,4 +1,4 @@
-// A kind of drafter defined in this folder only: converted into a bundle, loaded by the server and
+// A kind of drafter defined in this folder only. Converted into a bundle, loaded by the server and
 // opened by the client, it drafts on the device and beside the target. Answers equal the target's.
 #include "tests/drafting/random_kind/random_kind.h"
 
