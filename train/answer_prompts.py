@@ -10,9 +10,9 @@ A server gets each prompt unmasked (--private off), so that its answer belongs t
 edgedraft's configuration file and variables are ignored, except those that sign in to the server: EDGEDRAFT_TOKEN_FILE,
 EDGEDRAFT_TLS_CERT and EDGEDRAFT_TLS_KEY.
 
-An answer is greedy, or sampled at --temperature; a server uses --seed for the first prompt, --seed + 1 for the second
-and so on.  The answer includes the id that ends it.  Answers go to FILE.new, which replaces --out at the end; a failed
-run's FILE.new is not overwritten.
+An answer is greedy, or sampled at --temperature; a server uses --seed for the first prompt, then --seed + 1.  The
+answer includes the id that ends it.  Answers go to FILE.new, which replaces --out at the end; a failed run's FILE.new
+is not overwritten.
 
 With --given no model answers: the ids come from the answers in --prompts, as open_texts.py writes them, to train a
 target on.  Prompts without one have an empty answer.  Prompts may also be ids in a file that this program wrote, which

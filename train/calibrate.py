@@ -3,14 +3,14 @@
 
 The tree lists the combinations of the heads' guesses that are drafted.  On answers that the target wrote, acc_k(i) is
 the share of positions at which the i-th best guess of head k is right.  A node's value is the product of these along
-its path, as if heads erred independently; the most valuable nodes are added until there are --nodes ("Medusa", section
-2.3: sparse tree).
+its path, as if heads erred independently. The most valuable nodes are added until there are --nodes ("Medusa",
+section 2.3: sparse tree).
 
 Heads do not err independently, and passes do not begin at random positions.  So the tau printed and written
 (medusa_predicted_tau) comes from walking the tree over the same answers; the product formula's is printed beside it.
 Both cover all answers of any task, including sampled ones and ones that the heads were trained on.  To compare with
-edgedraft-bench acceptance on held-out prompts use --walk: it walks the tree over greedy answers that distill_answers.py
-holds out, by task, and gives the mean of the tasks.
+edgedraft-bench acceptance on held-out prompts use --walk. It walks the tree over greedy answers that
+distill_answers.py holds out, by task, and prints the mean of the tasks.
 
 Examples, on the answers that the heads were trained with:
     python3 calibrate.py --target MiniMind2-Small --answers answers.jsonl --drafter hf/medusa

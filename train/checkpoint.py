@@ -156,8 +156,8 @@ def balance(model: Llama) -> None:
     """Scales the residual stream of a model with a tied head so that its final norm's weights are about 1.
 
     The logits stay almost the same: rms_norm_eps is not scaled and so weighs slightly more or less (a KL of 1e-7 in the
-    shipped target).  Training starts with a large embedding and a small final norm; a drafter without a norm of its own
-    would have to undo the large embedding before the head.
+    shipped target).  Training starts with a large embedding and a small final norm. A drafter without a norm of its
+    own would have to undo the large embedding before the head.
     """
     scale = float(model.model.norm.weight.abs().mean())
     model.model.norm.weight /= scale

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prompts for measuring or training drafters, as JSON lines: task, prompt.  The same data sets give the same prompts.
+"""Prompts for measuring or training drafters, as JSON lines: task, prompt.  Prompts depend only on the data sets.
 
 --data DIR is a folder with these public data sets:
     DIR/dialogsum/dialogsum.{dev,test}.jsonl                   DialogSum (CC BY-NC-SA 4.0)

@@ -301,7 +301,7 @@ class Source:
         return self.example(task, rng, want_held_out)
 
     def held_out_set(self, per_task: int, seed: int = 7) -> Dict[str, List[Example]]:
-        """The same held-out examples for every caller, no prompt twice."""
+        """Returns the same held-out examples to every caller, no prompt twice."""
         result = {}
         for task in self.mixture:
             rng = random.Random(f"{seed}/{task}")
@@ -378,10 +378,10 @@ def random_conversation(source: Source, tokenizer, rng: random.Random, longest: 
 class Batches:
     """Endless batches of exactly ``tokens`` ids with padding; rows of similar length share a batch.
 
-    A batch is as wide as the smallest divisor of ``tokens`` that fits its longest row, so that matmuls always have the
-    same number of rows (bfloat16 kernels are compiled per shape); a number with many divisors pads least.  ``draw``
-    gives the next row, of at most ``longest`` ids.  The stream depends only on ``seed``, so two runs with one seed see
-    the same batches in the same order.
+    A batch is as wide as the smallest divisor of ``tokens`` that fits its longest row. Matmuls then always have the
+    same number of rows (bfloat16 kernels are compiled per shape). A number with many divisors pads least.  ``draw``
+    gives the next row, of at most ``longest`` ids.  The stream depends only on ``seed``, so two runs with one seed
+    see the same batches in the same order.
     """
 
     def __init__(
@@ -428,9 +428,9 @@ def batches_of(rows: List[Row], tokens: int):
 
 
 def collate(rows: List[Row], width: int = 0, pad: int = 0):
-    """Tensors of a batch: tokens [B, T], and labels [B, T] with the next id where it is a response, else IGNORE.
+    """Tensors of a batch: tokens [B, T], and labels [B, T] with the next id if it is a response, else IGNORE.
 
-    Padding is on the right, where causal attention cannot see it.
+    Padding is on the right, invisible to causal attention.
     """
     import torch
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trains drafters for a frozen target by distillation.
 
-Several drafters train side by side on the same batches: the target runs once for all of them, and they get the same
-data in the same order and the same number of updates, so that they can be compared.  All share the target's frozen
+Several drafters train side by side on the same batches, so the target runs once for all of them. They get the same
+data in the same order and the same number of updates, which makes them comparable.  All share the target's frozen
 embedding, LM head and final norm.  MLP widths are chosen so that each drafter's trainable part has at most --share of
 the target's parameters.
 

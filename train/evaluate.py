@@ -6,8 +6,8 @@ all references, lower-cased; stories have the share of repeated four-word sequen
 per target pass for greedy chains of --chain tokens: the accepted ones plus the target's own.  The first token, from the
 prompt's pass, does not count.
 
-For the target of a Hugging Face folder, with --answers, only drafters' acceptance is measured: on the greedy answers
-that distill_answers.py holds out or, with --every-answer, on all in the file.
+For the target of a Hugging Face folder, with --answers, only drafters' acceptance is measured. It uses the greedy
+answers that distill_answers.py holds out or, with --every-answer, all in the file.
 """
 
 from __future__ import annotations

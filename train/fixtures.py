@@ -3,7 +3,7 @@
 
 Every folder under --out holds a model folder (config.json, model.safetensors in F32) and
 expected.safetensors.  All expected values come from the plain equations, each tree node from its own root path: no
-cache, no tree mask.  The same seed and PyTorch version give the same files.
+cache, no tree mask.  Files depend only on the seed and the PyTorch version.
 
 Decoder fixtures, expected.safetensors:
     tokens [T] int32, logits [T, V]            a causal run

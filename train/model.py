@@ -213,7 +213,7 @@ def causal_mask(rows: int, cols: Optional[int] = None, device=None) -> Tensor:
 
 
 def additive(visible: Tensor) -> Tensor:
-    """0 where visible, -inf elsewhere."""
+    """0 if visible, else -inf."""
     return torch.zeros(visible.shape, device=visible.device).masked_fill_(~visible, float("-inf"))
 
 

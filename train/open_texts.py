@@ -18,9 +18,9 @@ and those of copy_prompts.py --split measure.
     summary    dialogues of DialogSum's dev set with their summaries
     instruct   Self-Instruct's tasks
 
---split train omits prompts of --split measure from the first four, and items that share ten consecutive words with
-MT-bench, Spec-Bench, HumanEval or DialogSum's test set from the last four.  --split measure has the --per-task prompts
-of the lowest MD5 of the first four, and as many first turns of MT-bench ("chat"), without answers.
+--split train omits prompts of --split measure from the first four. From the last four it omits items that share ten
+consecutive words with MT-bench, Spec-Bench, HumanEval or DialogSum's test set.  --split measure has the --per-task
+prompts of the lowest MD5 of the first four, and as many first turns of MT-bench ("chat"), without answers.
 
 DialogSum is not for commercial use: do not publish weights trained on this.
 """
@@ -120,8 +120,7 @@ def conversations(folder: str) -> Dict[str, List[Item]]:
 
 
 def split(folder: str) -> Tuple[Dict[str, List[Item]], Dict[str, List[Item]]]:
-    """(training items, held-out items) of each task.  Of prompts that differ only in case and spaces, the last is
-    kept."""
+    """(training items, held-out items) of each task.  If prompts differ only in case and spaces, the last is kept."""
     training: Dict[str, List[Item]] = {}
     held: Dict[str, List[Item]] = {}
     for task, items in conversations(folder).items():

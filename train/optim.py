@@ -1,7 +1,7 @@
 """Muon for weight matrices, AdamW for everything else, and the schedule by elapsed time.
 
-Muon (K. Jordan, 2024) replaces a matrix gradient by a nearly orthogonal matrix with the same row and
-column spaces, found by five Newton-Schulz steps; the learning rate then means the same for all layers.
+Muon (K. Jordan, 2024) replaces a matrix gradient by a nearly orthogonal matrix with the same row and column spaces,
+found by five Newton-Schulz steps. The learning rate then means the same for all layers.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def is_residual_output(name: str) -> bool:
 class Optimiser:
     """Muon for the 2-D weights except the embedding, AdamW for the rest; one schedule for both.
 
-    Muon makes all matrices grow at the same rate, and soon the first layer's output drowns the embedding, after which
-    layers cannot identify their token (copying from the prompt is then not learned).  Matrices that write to the
+    Muon makes all matrices grow at the same rate, and soon the first layer's output drowns the embedding. Layers can
+    then no longer identify their token, so copying from the prompt is not learned.  Matrices that write to the
     residual stream therefore use the smaller rate muon_lr * residual.
     """
 

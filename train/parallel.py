@@ -113,7 +113,7 @@ class LaunchedGroup:
     def average_gradients(
         self, rank: int, owned: List[int], group_of: List[int], losses: List[Tensor]
     ) -> List[float]:
-        """As Group's; also sends every process the numbers of the others."""
+        """Like Group's; also sends every process the others' numbers."""
         for parameter in self.parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)

@@ -59,8 +59,8 @@ class Split:
 class ShippedSplit(Split):
     """The rule with which the shipped weights were trained; kept to rate their held-out figures.
 
-    It hashes a prompt as drawn, so a command can be held out in lower case and trained on with a capital, and splits
-    stories only by their text, so that both sides can ask for them by the same keywords.
+    It hashes a prompt as drawn, so a command can be held out in lower case and trained on with a capital. It splits
+    stories only by their text, so that both sides can request them by the same keywords.
     """
 
     def prompt(self, task: str, prompt: str) -> bool:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trains the target: a Llama model of a few million parameters on the mixture of data.py.
 
-The run is planned by the clock, or by --steps: the learning rate warms up, stays constant and falls to zero over the
-last part of it (--decay), at any speed of the machine.  The loss counts only answers, and the LM head runs only on the
-rows that predict an answer token.  Stop it at any time and start it again with the same command: it continues from the
+The run is planned by the clock, or by --steps. The learning rate warms up, stays constant and falls to zero over the
+last part (--decay), at any speed of the machine.  The loss counts only answers, and the LM head runs only on the rows
+that predict an answer token.  Stop it at any time and start it again with the same command: it continues from the
 last checkpoint, and earlier training time counts.
 
 Example, two CPU cores, an hour:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Tunes a target together with MEDUSA heads (MEDUSA-2), by self-distillation.
 
-The result is a new target: its drafts are exact with respect to its own plain decoding, not to that of the original
-target, to which it stays close.  First the heads are trained alone, as by distill_answers.py; then the layers' matrices
-get low-rank adapters (LoRA), which learn together with the heads.  The teacher is the same model without its adapters:
+The result is a new target. Its drafts are exact with respect to its own plain decoding, not to the original target's,
+to which it stays close.  First the heads are trained alone, as by distill_answers.py; then the layers' matrices get
+low-rank adapters (LoRA), which learn together with the heads.  The teacher is the same model without its adapters:
 
     loss = KL(teacher || tuned) + heads-weight * sin(pi / 2 * progress) * sum over heads k of 0.8^k * KL(teacher || head k)
 

@@ -2,8 +2,8 @@
 """Writes the Llama of a GGUF file as a Hugging Face folder, for a target that exists only as that file.
 
 The folder has config.json, model.safetensors in 32 bits (for Q8_0 exactly the decoded values), tokenizer.model and
-tokenizer_config.json with the chat template, for distill_answers.py --target and edgedraft convert.  It reads files
-with F32, F16 or Q8_0 matrices and a SentencePiece byte-pair tokenizer, as edgedraft convert writes them.
+tokenizer_config.json with the chat template. distill_answers.py --target and edgedraft convert read it.  It reads
+files with F32, F16 or Q8_0 matrices and a SentencePiece byte-pair tokenizer, as edgedraft convert writes them.
 
 Example:
     python3 unpack_gguf.py --model ../models/demo/target.gguf --out target
@@ -196,8 +196,8 @@ def config_of(metadata: Dict[str, Any], tied: bool) -> LlamaConfig:
 
 
 def in_halves(matrix: numpy.ndarray, heads: int) -> numpy.ndarray:
-    """Reorders rows of q or k for Hugging Face: GGUF's Llamas rotate rows 2i and 2i + 1 of a head, Hugging Face i and i
-    + D/2."""
+    """Reorders rows of q or k for Hugging Face. GGUF's Llamas rotate rows 2i and 2i + 1 of a head; Hugging Face
+    rotates i and i + D/2."""
     rows, width = matrix.shape
     return matrix.reshape(heads, rows // heads // 2, 2, width).swapaxes(1, 2).reshape(rows, width)
 

@@ -24,7 +24,7 @@ def kind_of(name: str) -> Kind:
 
 
 def described() -> str:
-    """What the names stand for, one line each."""
+    """Describes the names, one per line."""
     lines = [line for kind in KINDS for line in kind.described]
     return "\n".join(f"    {names:<32} {meaning}" for names, meaning in lines)
 

@@ -1,11 +1,11 @@
 """EAGLE: one decoder layer that continues the target's features, each paired with the token one step ahead.
 
 Source: "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty" (Li et al., 2024); EAGLE-2 drafts dynamic trees with
-the same network.  "Learning Harmonized Representations for Speculative Sampling" (HASS; Zhang et al., 2024) trains it on
-features that it made itself, at the positions at which it reads them while drafting, with a term for the likeliest
+the same network.  "Learning Harmonized Representations for Speculative Sampling" (HASS; Zhang et al., 2024) trains it
+on its own features, at the positions at which it reads them while drafting. The loss has a term for the likeliest
 tokens.
 
-Input i is fc[embedding of token i + 1; feature i] at RoPE position i; output i is a guess at feature i + 1, which the
+Input i is fc[embedding of token i + 1; feature i] at RoPE position i. Output i is a guess at feature i + 1, which the
 target's LM head reads without a further norm.  Features of verified positions are the target's, later ones its own.
 """
 
@@ -107,10 +107,10 @@ def behind(past: Past, keys: Tensor, values: Tensor) -> Past:
 def aligned_mask(rows: int, number: int, device=None) -> Tensor:
     """[T, number * T]: mask of the queries of HASS's pass ``number`` over the keys of passes 1 .. number.
 
-    While the number-th token is drafted, the network has predicted the features of the last number - 1 inputs one step
-    earlier each: the query's own in the previous pass, the preceding input's in the pass before that, and so on; older
-    ones are the target's.  So it sees the keys of pass 1 that are number - 1 or more positions earlier, and one key of
-    each later pass.  Invisible keys are -inf, so that a row's weights equal those of drafting.
+    While the number-th token is drafted, the network has predicted the features of the last number - 1 inputs; older
+    ones are the target's. The query's own is from the previous pass, and each earlier input's from one pass before
+    that.  So it sees the keys of pass 1 that are number - 1 or more positions earlier, and one key of each later
+    pass.  Invisible keys are -inf, so that a row's weights equal those of drafting.
     """
     index = torch.arange(rows, device=device)
     lag = index[:, None] - index
@@ -125,8 +125,8 @@ def aligned_mask(rows: int, number: int, device=None) -> Tensor:
 def training_forward(drafter: Eagle, target: Llama, tokens: Tensor, trace: Trace) -> List[Tensor]:
     """Features [B, T, E] of each pass for tokens [B, T]: at position t the draft after token t, 0 at position 0.
 
-    Pass 1 reads the target's features (with noise in training, in tensors of its own: the wanted features stay exact),
-    pass m those of pass m - 1, without gradients through them.
+    Pass 1 reads the target's features (with noise in training, in copies that leave the labels exact). Pass m reads
+    pass m - 1's features, without gradients through them.
     """
     features, embeddings = trace.feature[:, :-1], target.model.embed_tokens(tokens[:, 1:])
     if drafter.training:
@@ -197,7 +197,7 @@ class EagleKind(Kind):
         ),
     )
     default_name = "eagle"
-    # As published. Later drafts build on its own features, so these matter most: with the other kinds' weights it
+    # Published layout. Later drafts build on its own features, so these matter most: with the other kinds' weights it
     # drafts shorter by a fifth (docs/records/drafters/comparison.md).
     loss_weights = (0.1, 1.0)
     _name = re.compile(r"eagle|hass(?:-([1-9]))?")

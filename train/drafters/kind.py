@@ -94,8 +94,8 @@ class Kind(abc.ABC):
     ) -> List[Guess]:
         """The drafter's guesses for every position of tokens [B, T], each seeing only what it would see while drafting.
 
-        Checks report the first guess. response [B, T] marks the answers' tokens, period [B] is the number of tokens
-        between passes of the target, staircase [B] see --staircase.
+        Checks report the first guess. response [B, T] marks the answers' tokens, and period [B] counts tokens between
+        passes of the target. For staircase [B] see --staircase.
         """
 
     @abc.abstractmethod

@@ -1,8 +1,9 @@
 """MEDUSA: heads on the target's last feature that guess several tokens ahead, each without the others' guesses.
 
 Source: "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads" (Cai et al., 2024).  Head k
-reads feature i, after the final norm, and guesses token i + k + 1 (the LM head guesses i + 1): h + silu(W1 h + b) into a head
-W2 of its own (version 1) or into the target's LM head (version 2).  W1 and b are 0 and W2 the LM head at first.
+reads feature i, after the final norm, and guesses token i + k + 1 (the LM head guesses i + 1). It computes h +
+silu(W1 h + b), followed by its own head W2 (version 1) or the target's LM head (version 2).  W1 and b are 0 and W2
+the LM head at first.
 
 calibrate.py finds the tree of guesses to draft and writes it into the folder's config.json.
 """
