@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the programs for 64-bit Arm with Debian's cross compiler and tests them under QEMU on a
-# Cortex-A53 (kernel set neon), a Neoverse N1 (neondotprod) and QEMU's `max` processor (neoni8mm).
-# Compares their server and client answers with those of this machine's programs in build/release.
-# Writes one Markdown record; measures no speed.
+# Builds the programs for 64-bit Arm with Debian's cross compiler and tests them under QEMU. The
+# processors are a Cortex-A53 (kernel set neon), a Neoverse N1 (neondotprod) and QEMU's `max`
+# (neoni8mm). Compares their server and client answers with those of this machine's programs in
+# build/release. Writes one Markdown record; measures no speed.
 #
 #   scripts/arm64.sh [RECORD.md]      default: docs/records/measurements/arm64-qemu-DATE.md
 #
@@ -89,9 +89,9 @@ result() {
 }
 emulated=(qemu-aarch64 -L "$sysroot")
 
-# Skips a death test that restarts its program, which only a real Arm system does by itself; tests
-# with a thousand repetitions or more, which take half an hour and do not depend on the processor;
-# and tests that must end within a minute, or answer before the client gives up on its server.
+# Skips a death test that restarts its program, which fails under QEMU. Skips tests with a thousand
+# repetitions or more, which take half an hour and do not depend on the processor. Skips tests that
+# must end within a minute, or answer before the client's timeout.
 left_out='*BackendDeathTest.*:*Thousand*:PrivacyTest.StalledReaderDoesNotChangeSentBytes:*/EngineTest.*'
 left_out+=':LocalServerTest.ParallelAnswersEqualSequentialAnswers'
 # suite PROCESSOR NAME

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks and measures the CUDA kernels on this machine's GPU and writes one Markdown record. Needs
 # CMake and the CUDA toolkit. If the project's packages are installed as well, it also runs the
-# operator and end-to-end tests on the GPU, measures whole passes of a decoder, and does the same
-# for drafting on the GPU through Vulkan.
+# operator and end-to-end tests on the GPU and measures whole passes of a decoder. It then does the
+# same for drafting on the GPU through Vulkan.
 #
 #   scripts/gpu-check.sh [--peers DIR] [RECORD.md]      default: docs/records/measurements/GPU-DATE.md
 #

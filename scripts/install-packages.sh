@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the packages for building (`build`), for building and testing (`test`), for the further
-# stages of scripts/test.sh --full (`full`), or for building for 64-bit Arm (`arm64`), on Debian 12
-# and Ubuntu 24.04 or newer. Asks for root only if something is missing. Safe to run again.
-# `libraries` prints the names of those that programs and tests link.
+# Installs the packages for building (`build`), building and testing (`test`), the further stages of
+# scripts/test.sh --full (`full`), or building for 64-bit Arm (`arm64`). Runs on Debian 12 and Ubuntu
+# 24.04 or newer. Asks for root only if something is missing. Safe to run again. `libraries` prints
+# the names of those that programs and tests link.
 set -euo pipefail
 
 usage() { echo "usage: $0 build|test|full|arm64|libraries" >&2; exit 2; }

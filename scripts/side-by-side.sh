@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Answers one prompt over an emulated network at a large model's pace in three ways at once: plain
+# Answers one prompt three times at once, over an emulated network at a large model's pace: plain
 # decoding, drafts with hold lockstep, and drafts with hold none. Shows the texts as they appear (if
 # not on a terminal, at the end), and their times.
 set -euo pipefail

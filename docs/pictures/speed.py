@@ -11,7 +11,7 @@ RECORD = pathlib.Path(__file__).parents[1] / "records/experiments/2026-11-28.md"
 # Median round trip of each link in ms (docs/networks.md), in the order of the record's columns.
 LINKS = {"5g-near": 14, "paper-5g": 30, "leo": 50, "paper-4g": 52, "4g-busy": 82, "5g-far": 147}
 
-# Where a label stands that would meet its neighbour's.
+# Anchor and offset of labels that would overlap their neighbour's.
 ANCHORS = {"leo": ("end", 2), "paper-4g": ("start", -2)}
 
 # Row of the record, label, colour, and offset in pixels that keeps intervals apart.
