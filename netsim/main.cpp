@@ -42,7 +42,7 @@ int main_with(int argc, char** argv) {
                     return run_link(link);
                   });
   program.command("run", "Run an experiment and report on it", o.run, declare_run, run_command);
-  program.command("report", "Make the report of an experiment's results", o.report, declare_report,
+  program.command("report", "Write the report of an experiment's results", o.report, declare_report,
                   report_command);
   program.command("probe", "Measure a link from its two ends", o.probe, declare_probe,
                   probe_command);

@@ -115,7 +115,7 @@ void read_rest(TomlReader& table, std::vector<RestDelay>& out) {
   require_ms(table, "most_ms", rest.most);
   if (rest.most < rest.least) table.wrong("most_ms", "must be at least least_ms");
   if (!out.empty() && rest.after <= out.back().after) {
-    table.wrong("after_ms", "must exceed that of the entry before");
+    table.wrong("after_ms", "must exceed the previous entry's");
   }
   out.push_back(rest);
 }
@@ -214,7 +214,7 @@ Result<NetworkProfile> parse_network_profile(std::string_view text,
   // Results use '|' to join names, and scripts and messages print them.
   if (profile.name.find('|') != std::string::npos ||
       printable(profile.name, Lines::one) != profile.name) {
-    root.wrong("name", "give one without | and without control characters");
+    root.wrong("name", "expected a name without | and control characters");
   }
 
   const auto read = [&](const char* key, LinkOptions& link) {

@@ -40,7 +40,7 @@ Result<void> check(const LabRunOptions& o) {
   }
   if (is_paced && !answer.config.offline_bundle.empty()) {
     return usage_error(
-        "--offline-bundle writes at its own pace: leave out --pace-ms and --pace-profile");
+        "--offline-bundle writes at its own pace: remove --pace-ms and --pace-profile");
   }
   if (o.oracle.empty() && (o.oracle_acceptance || o.oracle_seed)) {
     return usage_error("--oracle-acceptance and --oracle-seed need --oracle");

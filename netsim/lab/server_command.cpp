@@ -22,7 +22,7 @@ Result<void> pad_payloads(server::ModelHost& host, const PaceProfile& profile) {
     const std::string& name = drafter.model->facts().pace_name;
     if (auto listed = profile.check_pads(name); !listed) {
       return Error{listed.error().code,
-                   "--pace-profile: " + listed.error().message + "; or give --no-payload-padding"};
+                   "--pace-profile: " + listed.error().message + "; or use --no-payload-padding"};
     }
     drafter.padded_row_bytes = profile.activation_bytes(name);
   }

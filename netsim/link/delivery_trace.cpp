@@ -36,7 +36,7 @@ Result<DeliveryTrace> parse_delivery_trace(std::string_view text, std::string_vi
   }
   if (trace.at_ms.empty()) return wrong("empty trace; to take the link down use an event `down`");
   if (trace.at_ms.back() == 0) {
-    return wrong("the last time is the period after which the trace repeats; it must be above 0");
+    return wrong("the last time is the trace's period and must be above 0");
   }
   return trace;
 }

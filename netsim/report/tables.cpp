@@ -441,7 +441,7 @@ std::string prediction_section(const RunData& data) {
 }
 
 std::string calibration_section(const RunData& data) {
-  HtmlTable table("Links as measured before and after their answers",
+  HtmlTable table("Links measured before and after their answers",
                   {"link", "when", "driver", "round trip, median", "expected", "p5 to p95",
                    "up / expected", "down / expected", "result"});
   const auto cell = [](const ordered_json& line, const char* key, const char* unit) {

@@ -119,7 +119,7 @@ void refuse_set_options(TomlReader& from, const Arm& arm, double temperature) {
     const auto set = keys.find(is_short ? option.substr(0, 2) : option.substr(0, option.find('=')));
     if (set == keys.end()) continue;
     from.fail("options: arm '" + arm.name + "': " + set->first + " is set by the experiment; " +
-              (set->second.empty() ? "leave it out" : "use the key " + set->second));
+              (set->second.empty() ? "remove it" : "use the key " + set->second));
   }
 }
 

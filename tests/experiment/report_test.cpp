@@ -124,11 +124,11 @@ TEST(FiguresTest, OmitsUnmeasuredLinkFromRoundTripPlot) {
   const auto plots = round_trip_plots(data);
   ASSERT_EQ(plots.size(), 1u);
   EXPECT_NE(plots[0].script.find("EOD\n2 10\n50 10\nEOD"), std::string::npos) << plots[0].script;
-  EXPECT_NE(plots[0].note.find("could not be measured"), std::string::npos) << plots[0].note;
+  EXPECT_NE(plots[0].note.find("Unmeasured links"), std::string::npos) << plots[0].note;
   data.calibrations.pop_back();
   data.runs.pop_back();
   data.settings.pop_back();
-  EXPECT_EQ(round_trip_plots(data).at(0).note.find("could not be measured"), std::string::npos);
+  EXPECT_EQ(round_trip_plots(data).at(0).note.find("Unmeasured links"), std::string::npos);
 }
 
 TEST(FiguresTest, BarsHoldEveryPhase) {

@@ -60,10 +60,10 @@ TEST(DeliveryTraceTest, ErrorsNameLineAndProblem) {
   } cases[] = {
       {"", "empty"},
       {"0\n0\n", "t:2"},
-      {"1\nx\n", "t:2: not a whole number"},
-      {"1\n-4\n", "t:2: not a whole number"},
-      {"1\n2.5\n", "t:2: not a whole number"},
-      {"99999999999\n", "t:1: not a whole number"},
+      {"1\nx\n", "t:2: expected a whole number"},
+      {"1\n-4\n", "t:2: expected a whole number"},
+      {"1\n2.5\n", "t:2: expected a whole number"},
+      {"99999999999\n", "t:1: expected a whole number"},
       {"5\n7\n6\n", "t:3: earlier"},
   };
   for (const auto& c : cases) {

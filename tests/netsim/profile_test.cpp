@@ -124,7 +124,7 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndRange) {
        "both.rest.most_ms: must be at least least_ms"},
       {"[both]\nrate_mbit = 1\nrest = [{ after_ms = 9, least_ms = 1, most_ms = 2 }, { after_ms = "
        "8, least_ms = 1, most_ms = 2 }]\n",
-       "both.rest.after_ms: must exceed that of the entry before"},
+       "both.rest.after_ms: must exceed the previous entry's"},
       {"[both]\nrate_mbit = 1\ncompeting = { queue_kb = 10 }\n",
        "both.competing.period_s: is missing"},
       {"[both]\nrate_mbit = 5\nlos = 0.1\n",
@@ -163,9 +163,9 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndRange) {
        "p.toml:1: repeat_s"},
       {"both = { rate_mbit = 5 }\n[[outage]]\nfor_s = 1\n", "outage.after_tokens: is missing"},
       {"both = { rate_mbit = 5 }\nseed = 3\n", "p.toml:2: seed: unknown key"},
-      {"both = { rate_mbit = 5 }\nname = \"a|b\"\n", "p.toml:2: name: give one without |"},
-      {"both = { rate_mbit = 5 }\nname = \"a\\nb\"\n", "p.toml:2: name: give one without |"},
-      {"both = { rate_mbit = 5 }\nname = \"a\\u009bb\"\n", "without control characters"},
+      {"both = { rate_mbit = 5 }\nname = \"a|b\"\n", "p.toml:2: name: expected a name without |"},
+      {"both = { rate_mbit = 5 }\nname = \"a\\nb\"\n", "p.toml:2: name: expected a name without |"},
+      {"both = { rate_mbit = 5 }\nname = \"a\\u009bb\"\n", "without | and control characters"},
       {"both = 5\n", "p.toml:1: both: not a table"},
       {"[both\n", "p.toml:1"},
   };
@@ -180,7 +180,7 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndRange) {
 TEST(ProfileTest, ChecksNameTakenFromFile) {
   const auto profile = parse_network_profile("both = { rate_mbit = 5 }\n", "a\nb.toml");
   ASSERT_FALSE(profile);
-  EXPECT_NE(profile.error().message.find("name: give one without"), std::string::npos);
+  EXPECT_NE(profile.error().message.find("name: expected a name without"), std::string::npos);
 }
 
 TEST(ProfileTest, FindsTracesBesideItsFile) {
@@ -198,7 +198,7 @@ TEST(ProfileTest, FindsTracesBesideItsFile) {
   EXPECT_FALSE(profile->up.trace);
   const auto bad = read_network_profile((scratch / "bad.toml").string());
   ASSERT_FALSE(bad);
-  EXPECT_NE(bad.error().message.find("bad.down:2: not a whole number"), std::string::npos);
+  EXPECT_NE(bad.error().message.find("bad.down:2: expected a whole number"), std::string::npos);
   const auto beside = read_network_profile((scratch / "beside.toml").string());
   ASSERT_FALSE(beside);
   EXPECT_NE(beside.error().message.find("down: competing needs rate_mbit"), std::string::npos)
