@@ -60,8 +60,8 @@ struct EngineOptions {
 };
 
 constexpr const char* kEngineHelp =
-    R"(Times passes of a whole decoder for different numbers of rows (widths): width 1 is plain
-decoding, width N the verification of a draft tree of N nodes. Then a prompt.
+    R"(Times passes of a whole decoder for different numbers of rows (widths). Width 1 is plain
+decoding, width N the verification of a draft tree of N nodes. A prompt follows.
 
 A pass can be no faster than reading the weights once (memory bandwidth) or than its matrices'
 multiplications and additions (arithmetic peak: int8 for quantised weights, float32 for the

@@ -127,7 +127,7 @@ Result<void> write_tensor(GgufWriter& writer, const GgufTensorInfo& tensor, Rand
 void declare_model(CLI::App& app, ModelOptions& options) {
   app.footer(kModelHelp);
   app.add_option("--shape", options.shape, "Sizes: " + known_shape_names())->capture_default_str();
-  app.add_option("--type", options.type, "Type of the weights: f16, q8_0, q4_k and so on")
+  app.add_option("--type", options.type, "Type of the weights: f16, q8_0, q4_k or another")
       ->capture_default_str();
   app.add_option("-o,--output", options.output, "GGUF file to write");
 }
