@@ -273,7 +273,7 @@ class UnpackCheckpointTest(unittest.TestCase):
             self.save("pytorch_model.bin", content)
             self.assertIn(f"pytorch_model.bin {told}", self.refused())
         self.save("pytorch_model.bin", eagle())
-        self.assertIn("leave out --target", self.refused("--target", self.path("tuned")))
+        self.assertIn("remove --target", self.refused("--target", self.path("tuned")))
         self.assertIn("--out and --target are the same folder", self.refused("--target", self.out))
         with open(os.path.join(self.published, "pytorch_model.bin"), "r+b") as file:
             file.truncate(5000)
@@ -297,7 +297,7 @@ class UnpackCheckpointTest(unittest.TestCase):
 
     def test_rejects_folders_that_need_no_unpacking(self):
         write_safetensors(os.path.join(self.published, "model.safetensors"), eagle())
-        self.assertIn("edgedraft convert reads it as it is", self.refused())
+        self.assertIn("edgedraft convert reads it unchanged", self.refused())
 
     def test_rejects_unsupported_models(self):
         _, tensors = self.model_with_heads()

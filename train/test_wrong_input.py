@@ -171,7 +171,7 @@ class WrongInputTest(unittest.TestCase):
             self.assertIn("--rank 8 --alpha 4;", self.refused(tune_medusa, *base, *other))
 
     def test_checks_output_folders_at_start(self):
-        target, answers, out = self.path("target"), self.path("answers.jsonl"), self.path("m.pt")
+        target, answers, out = (self.path("target"), self.path("answers.jsonl"), self.path("m.pt"))
         torch.save({"model": self.target.state_dict(), "config": {}}, self.path("target.pt"))
         self.assertIn(
             "target.pt is not a folder",

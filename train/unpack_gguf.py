@@ -175,7 +175,7 @@ def config_of(metadata: Dict[str, Any], tied: bool) -> LlamaConfig:
         if scaling == "linear"
         else 1.0
     )
-    heads, width = metadata["llama.attention.head_count"], metadata["llama.embedding_length"]
+    heads, width = (metadata["llama.attention.head_count"], metadata["llama.embedding_length"])
     head_dim = metadata.get("llama.attention.key_length", width // heads)
     if metadata.get("llama.rope.dimension_count", head_dim) != head_dim:
         raise ValueError("it rotates only a part of each head, which is not supported")
