@@ -17,7 +17,7 @@ class Detector {
  public:
   virtual ~Detector() = default;
   virtual PrivateType type() const = 0;
-  // Appends spans of `text` as it stands; detected_in() first maps blanks, dashes and digits to
+  // Appends spans of the unmodified `text`; detected_in() first maps blanks, dashes and digits to
   // ASCII.
   // Requires  valid UTF-8
   virtual void find(std::string_view text, std::vector<PrivateSpan>& found) const = 0;
@@ -28,8 +28,8 @@ inline constexpr PrivateType kDetectedTypes[] = {PrivateType::mail,    PrivateTy
                                                  PrivateType::card,    PrivateType::iban,
                                                  PrivateType::address, PrivateType::key};
 
-// Returns detectors of mail addresses, telephone numbers, payment cards and IBANs (by check
-// digits), postal and IP addresses, or keys of programs (by prefix or entropy).
+// Returns the detectors of one type. Payment cards and IBANs are found by check digits, keys of
+// programs by prefix or entropy.
 std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateType> types);
 
 // Returns each detector's spans. `with_keys` includes keys of programs.

@@ -8,9 +8,9 @@ namespace {
 
 // --- the parts of a split ---
 
-// Each lane scores a subset of keys against a subset of its warp's queries, so that each value it
-// loads is used against all of the other operand. Lanes read shared memory separately, so reuse
-// must be in registers.
+// Each lane scores a subset of keys against a subset of its warp's queries, so each loaded value
+// meets all of the other operand. Lanes read shared memory separately, so reuse must be in
+// registers.
 template <class Form>
 __device__ void make_scores(const AttentionArgs& a, const Place& p, const Stage& stage,
                             std::uint32_t first_query, typename Form::Shared& s) {
@@ -125,8 +125,8 @@ __device__ void add_values(const float* weights, std::uint32_t count,
 // --- the first launch ---
 
 // Computes the sums of the warp's queries. The first stage is already in flight if it is in the
-// prefix; at the end, so is the next split's if the block computes that as well (`more_of_prefix`).
-// Returns false, having done nothing, if no query sees any slot of the split.
+// prefix. At the end, the next split's is in flight if the block computes that as well
+// (`more_of_prefix`). Returns false, having done nothing, if no query sees any slot of the split.
 template <class Form>
 __device__ bool make_split(const AttentionArgs& a, const Place& p, bool more_of_prefix,
                            typename Form::Pieces& pieces, typename Form::Shared& s,

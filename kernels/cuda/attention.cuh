@@ -4,9 +4,9 @@
 
 // Attention in two launches. A row's visible slots, in slot order (a slot's *rank*), form splits of
 // kSplitSlots; kChunkSplits splits form a chunk, kSectionSplits a section. The first launch
-// computes the weighted sums of *pieces* for some queries of one key-value head: per split first
-// scores, then their maximum, then weights and sums. The second launch combines the pieces of a
-// query.
+// computes the weighted sums of *pieces* for some queries of one key-value head. Each split has
+// scores first, then their maximum, then weights and sums. The second launch combines the pieces of
+// a query.
 //
 // If there are few splits, each is a piece, which is fastest. If there are many, a piece is a chunk
 // or a section whose splits are combined at once, which takes less memory. The bits are the same,
@@ -18,8 +18,8 @@
 // registers. Each warp has its own queries, so only stages need block barriers; lanes own keys for
 // scores and dimensions for sums.
 //
-// A path through a tree has the bits of the same tokens in a row: a score depends only on its query
-// and key; maxima are exact; sums run in rank order; and splits are by rank. The number of queries
+// A path through a tree has the bits of the same tokens in a row. A score depends only on its query
+// and key, maxima are exact, sums run in rank order, and splits are by rank. The number of queries
 // per block and other sequences in the call change none of this.
 //
 // Rows of several sequences are one list of blocks, ordered by sequence, queries, then slots; each
@@ -48,7 +48,7 @@ constexpr std::uint32_t tile_dims(std::uint32_t head_dim) {
 }
 // Work split of a sequence. Rows of a tile see the same slots of a piece inside the prefix, so one
 // warp sums for all of them. After the prefix, each row of a tree sees other slots, and a warp with
-// several rows would process them in turn: there each row has its own warp. Pieces that are
+// several rows would process them in turn. So there each row has its own warp. Pieces that are
 // sections stay with one warp, since most of their splits are in the prefix.
 struct TileWork {
   std::uint32_t pieces;         // of all slots

@@ -14,7 +14,7 @@ struct Form {
   using Numbers = Stored<kType>;
   static constexpr std::uint32_t kTerms = Numbers::kTerms;
   static constexpr std::uint32_t kPiece = Numbers::kPiece;
-  // Scores advance by 16 dimensions. Of each 32, lane 4 g + t loads eight per key, from 8 t on.
+  // Scores advance by 16 dimensions. Lane 4 g + t loads eight of each 32 per key, from 8 t on.
   static constexpr std::uint32_t kSteps = kDims / 16;
   static constexpr std::uint32_t kSegments = kDims / 32;
   static constexpr std::uint32_t kKeyPieces = 8 / kPiece;

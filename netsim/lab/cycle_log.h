@@ -21,8 +21,8 @@ struct CycleLogHead {
 };
 
 // Writer of the --cycles file (docs/experiments.md, "Cycles"). Its JSON lines are one for the
-// answer, one per record, and one with late drafts. write() flushes each line before it returns, so
-// that other programs can follow and a killed client loses none.
+// answer, one per record, and one with late drafts. Each write() flushes each line before it
+// returns, so that other programs can follow and a killed client loses none.
 class CycleLog {
  public:
   // Errors    io

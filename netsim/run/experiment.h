@@ -23,8 +23,8 @@ struct Arm {
     local,               // the drafter alone, without any server
     stop,                // plain, ending where another arm's link is cut
   };
-  // server: the client runs at the server's end of the link, as a streaming server would, and one
-  // measured round trip is added to its times.
+  // server: the client runs at the server's end of the link, like a streaming server. One measured
+  // round trip is added to its times.
   enum class Place : std::uint8_t { device, server };
 
   std::string name;

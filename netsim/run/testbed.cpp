@@ -85,7 +85,7 @@ const char* kind_name(LinkEvent::Kind kind) {
   return "unknown";
 }
 
-// Time of the client's request on the trial's clock: it reports the times to its first token both
+// Time of the client's request on the trial's clock. The client reports the time to its first token
 // from its own start, at `started`, and from the request. Null without an answer.
 ordered_json asked_at_ms(const std::string& answer, Duration started) {
   const auto json = ordered_json::parse(answer, nullptr, false);

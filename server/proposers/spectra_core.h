@@ -36,12 +36,12 @@ struct SpectraCoreOptions {
 // token with its longest suffix in the backward dictionary, which gives one good guess. The forward
 // dictionary's entries for the root give many others.
 //
-// Choices for which the paper is silent or contradicts itself: the backward guess comes first, so
-// that the guess limit cannot cut it off (Algorithm 1 appends it); guesses have at most n - 1
-// tokens, as its verification takes; the forward dictionary gets the rest of a sequence after each
-// token, as the text says, not the next token alone (line 38); candidate sequences are separate
-// chains at the next positions, as its mask says (`staggered` has the other reading); the pool
-// starts with tokens of the text.
+// The paper is silent or contradicts itself on some points. The backward guess comes first, so that
+// the guess limit cannot cut it off (Algorithm 1 appends it). Guesses have at most n - 1 tokens, as
+// in its verification. The forward dictionary gets the rest of a sequence after each token, as in
+// the text, not only the next token (line 38). Candidate sequences are separate chains at the next
+// positions, as in its mask (`staggered` has the other reading). The pool starts with tokens of the
+// text.
 //
 // Source    Le et al., SPECTRA: Faster Large Language Model Inference with Optimized Internal and
 //           External Speculation (2025), Algorithm 1 and appendix B

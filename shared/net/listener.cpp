@@ -89,8 +89,8 @@ class Backlog {
   bool note_gone() {
     const std::uint32_t gone_before = gone_;
     gone_ = taken_;
-    // Load `given_` only after storing `gone_`: a thread that read the old `gone_` had already
-    // incremented `given_`, so its message is counted here and that thread is woken.
+    // Load `given_` only after storing `gone_`. A thread that read the old `gone_` had already
+    // incremented `given_`, so its message counts here and the thread is woken.
     return gone_ != gone_before && given_ - gone_before >= full_;
   }
   std::uint32_t count() const { return given_ - gone_; }

@@ -129,5 +129,5 @@ read -r _ keyed _ <keyed.out
 export EDGEDRAFT_KEYED=${keyed%/v1}
 export EDGEDRAFT_DOCS=$here/../../docs
 export EDGEDRAFT_API=$url EDGEDRAFT_PLAIN=$plain EDGEDRAFT_PAGE=${page%/v1} EDGEDRAFT_PAGE_DATA=$PWD/page-data
-# That reporter repeats failures at the end.
+# This reporter repeats failures at the end.
 node --test --test-reporter=spec --test-concurrency=1 ${pattern:+--test-name-pattern="$pattern"} .

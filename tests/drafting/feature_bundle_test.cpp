@@ -246,7 +246,7 @@ TEST_F(FeatureBundleTest, MedusaBundleNeedsEveryTensorInItsShape) {
   for (const bool own_outputs : {false, true}) {
     const auto file = convert(medusa_checkpoint(own_outputs));
     ASSERT_TRUE(file) << file.error().message;
-    // Optional: without the one the heads share an output, without the other they use the
+    // Optional tensors: without one the heads share an output, without the other they use the
     // embedding.
     expect_all_is_needed(*file, own_outputs ? std::vector<std::string>{"head.0.output.weight"}
                                             : std::vector<std::string>{"output.weight"});

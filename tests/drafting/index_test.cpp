@@ -1,5 +1,5 @@
-// An index finds what a linear search of its corpus finds, however little memory built it. A
-// damaged file is refused, or all results are valid tokens.
+// For any memory limit, an index finds the same runs as a linear search of its corpus. A damaged
+// file is refused, or all results are valid tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>

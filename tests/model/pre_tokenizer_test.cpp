@@ -80,7 +80,7 @@ TEST(PreTokenizerTest, DeepSeekCoder) {
 TEST(PreTokenizerTest, DeepSeekV3) {
   EXPECT_EQ(words_of("deepseek-v3", "in 12345 days"), (Words{"in", " ", "123", "45", " days"}));
   EXPECT_EQ(words_of("deepseek-v3", "中文abcかな한"), (Words{"中文", "abc", "かな", "한"}));
-  // One ASCII sign takes the ASCII letters after it along.
+  // One ASCII punctuation character joins the ASCII letters after it.
   EXPECT_EQ(words_of("deepseek-v3", "f(x) it's @été"),
             (Words{"f", "(x", ")", " it", "'s", " @", "été"}));
   EXPECT_EQ(words_of("deepseek-v3", "== !\r\n\n  b"), (Words{"==", " !\r\n\n", " ", " b"}));

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Boots the kernel in KERNEL under QEMU's own emulation, runs the script SCRIPTS/link.sh that
-# `edgedraft-netsim link --driver tc --dry-run` wrote, and measures the link with PROBE: COUNT round
-# trips; rate and order of BLAST packets of 1,400 bytes down; then how many of three packets get no
-# answer after each of the scripts down.sh, up.sh and moved.sh. The machine's clock follows the
+# Boots the kernel in KERNEL under QEMU's own emulation and runs the script SCRIPTS/link.sh that
+# `edgedraft-netsim link --driver tc --dry-run` wrote. PROBE then measures the link: COUNT round
+# trips, then rate and order of BLAST packets of 1,400 bytes down. After each of the scripts
+# down.sh, up.sh and moved.sh it counts unanswered packets of three. The machine's clock follows the
 # instructions that it executes (-icount), so a busy host changes only the run time.
 #
 # Prints the machine's output between the lines `begin` and `end`.
