@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <utility>
@@ -19,13 +20,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Visits all texts of a request.
+// Visits all texts of a request: to learn private values and reserve placeholders that occur in the
+// user's own text, or to replace private values.
 class Visitor {
  public:
-  Visitor() = default;
-  virtual ~Visitor() = default;
-  Visitor(const Visitor&) = delete;
-  Visitor& operator=(const Visitor&) = delete;
+  enum class Task : std::uint8_t { learn, apply };
+  Visitor(RequestMask& mask, Task task) : mask_(mask), learns_(task == Task::learn) {}
+
+  // True if a name, which cannot be masked, holds private text.
+  bool in_name() const { return in_name_; }
 
   // In conversation order first, so that a growing conversation keeps its placeholders.
   void request(Json& body) {
@@ -42,18 +45,37 @@ class Visitor {
   }
 
  private:
-  // Returns the replacement of a text.
-  virtual std::string text(const std::string& text, bool is_private, Writer writer) = 0;
-  // Replacements of the parts of a text.
-  virtual std::vector<std::string> texts(std::span<const RequestPart> parts, Writer writer) = 0;
-  // Replacement of a key that nothing refers to.
-  virtual std::string key(const std::string& key) = 0;
-  // A name that cannot be changed, such as a property's.
-  virtual void name(const std::string& name) = 0;
-  // An id of a call or function.
-  virtual void id(const std::string& id) = 0;
+  // Returns the replacement of a text, which is the same text while learning.
+  std::string text(const std::string& text, bool is_private, Writer writer) {
+    if (!learns_) return mask_.apply(text, is_private);
+    mask_.learn(text, is_private, writer);
+    return text;
+  }
+  // Returns the replacements of the parts of a text.
+  std::vector<std::string> texts(std::span<const RequestPart> parts, Writer writer) {
+    if (!learns_) return mask_.apply(parts);
+    mask_.learn(parts, writer);
+    std::vector<std::string> same;
+    for (const RequestPart& part : parts) same.emplace_back(part.text);
+    return same;
+  }
+  // Returns the replacement of a key that nothing refers to.
+  std::string key(const std::string& key) {
+    if (!learns_) return mask_.apply(key, false);
+    mask_.learn_name(key, Writer::target);
+    return key;
+  }
+  // Takes a name that cannot be changed, such as a property's.
+  void name(const std::string& name) {
+    if (!learns_) return id(name);
+    mask_.learn_name(name);
+  }
+  // Takes an id of a call or function. Ids look like keys, so they are not learned.
+  void id(const std::string& id) {
+    if (!learns_) in_name_ = mask_.holds(id) || in_name_;
+  }
   // True if private text remains in joined results of the functions above.
-  virtual bool still_holds(const std::string& text) = 0;
+  bool still_holds(const std::string& text) { return !learns_ && mask_.still_holds(text); }
 
   // Visits all strings, numbers and member names in it.
   void all(Json& value) {
@@ -239,64 +261,17 @@ class Visitor {
       }
     }
   }
-};
-
-// Learns private values, and reserves placeholders that occur in the user's own text.
-class Learning final : public Visitor {
- public:
-  explicit Learning(RequestMask& mask) : mask_(mask) {}
-
- private:
-  std::string text(const std::string& text, bool is_private, Writer writer) override {
-    mask_.learn(text, is_private, writer);
-    return text;
-  }
-  std::vector<std::string> texts(std::span<const RequestPart> parts, Writer writer) override {
-    mask_.learn(parts, writer);
-    std::vector<std::string> same;
-    for (const RequestPart& part : parts) same.emplace_back(part.text);
-    return same;
-  }
-  std::string key(const std::string& key) override {
-    mask_.learn_name(key, Writer::target);
-    return key;
-  }
-  void name(const std::string& name) override { mask_.learn_name(name); }
-  // Ids look like keys.
-  void id(const std::string&) override {}
-  bool still_holds(const std::string&) override { return false; }
 
   RequestMask& mask_;
-};
-
-class Applying final : public Visitor {
- public:
-  explicit Applying(RequestMask& mask) : mask_(mask) {}
-
-  // True if a name, which cannot be masked, holds private text.
-  bool in_name() const { return in_name_; }
-
- private:
-  std::string text(const std::string& text, bool is_private, Writer) override {
-    return mask_.apply(text, is_private);
-  }
-  std::vector<std::string> texts(std::span<const RequestPart> parts, Writer) override {
-    return mask_.apply(parts);
-  }
-  std::string key(const std::string& key) override { return mask_.apply(key, false); }
-  void name(const std::string& name) override { in_name_ = mask_.holds(name) || in_name_; }
-  void id(const std::string& id) override { name(id); }
-  bool still_holds(const std::string& text) override { return mask_.still_holds(text); }
-
-  RequestMask& mask_;
+  bool learns_;
   bool in_name_ = false;
 };
 
 // Returns true if a name holds private text.
 bool apply_all(Json& request, RequestMask& mask) {
-  Applying applying(mask);
-  applying.request(request);
-  return applying.in_name();
+  Visitor visitor(mask, Visitor::Task::apply);
+  visitor.request(request);
+  return visitor.in_name();
 }
 
 ApiError api_error(const Error& error) {
@@ -418,7 +393,7 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
   if (json.contains("prompt")) spell_out_tokens(json["prompt"], tokenizer);
   VaultTransaction learned(guard.vault());
   RequestMask mask(guard, mode);
-  Learning(mask).request(json);
+  Visitor(mask, Visitor::Task::learn).request(json);
   if (const auto checked = mask.check(); !checked) return api_error(checked.error());
   if (mode != PrivateMode::mask) {
     RequestMask prefix(mask, PrivateMode::prefix);
