@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,30 +26,32 @@ std::string digits_of(std::string_view text) {
   return digits;
 }
 
-// Matches an expression, then applies a predicate to the match.
-class PatternDetector final : public Detector {
- public:
-  using Accepts = bool (*)(std::string_view match);
+// Size in bytes of the private part at the start of `text`, whose first `matched` bytes match the
+// detector's expression; 0: none.
+using Size = std::size_t (*)(std::string_view text, std::size_t matched);
 
-  PatternDetector(PrivateType type, const std::string& expression, Accepts accepts)
-      : type_(type), pattern_(expression), accepts_(accepts) {}
+template <bool (*accepts)(std::string_view match)>
+std::size_t whole_if(std::string_view text, std::size_t matched) {
+  return accepts(text.substr(0, matched)) ? matched : 0;
+}
 
-  PrivateType type() const override { return type_; }
-  void find(std::string_view text, std::vector<PrivateSpan>& found) const override {
-    for (auto match = pattern_.find(text, 0); match; match = pattern_.find(text, match->end)) {
-      if (!accepts_(text.substr(match->begin, match->end - match->begin))) continue;
-      found.push_back({.begin = match->begin, .end = match->end, .type = type_});
+std::size_t whole(std::string_view, std::size_t matched) {
+  return matched;
+}
+
+// `overlap`: another match may begin within one.
+Detector make_detector(PrivateType type, const std::string& expression, Size size,
+                       bool overlap = false) {
+  const auto find = [type, size, overlap, pattern = std::make_shared<const Pattern>(expression)](
+                        std::string_view text, std::vector<PrivateSpan>& found) {
+    for (auto match = pattern->find(text, 0); match;
+         match = pattern->find(text, overlap ? match->begin + 1 : match->end)) {
+      const std::size_t bytes = size(text.substr(match->begin), match->end - match->begin);
+      if (bytes == 0) continue;
+      found.push_back({.begin = match->begin, .end = match->begin + bytes, .type = type});
     }
-  }
-
- private:
-  PrivateType type_;
-  Pattern pattern_;
-  Accepts accepts_;
-};
-
-bool any(std::string_view) {
-  return true;
+  };
+  return {.type = type, .find = find};
 }
 
 // Accepts no dates; requires an area code, or all ten digits.
@@ -111,9 +114,10 @@ std::size_t usual_card_digits(std::string_view digits) {
   return is_diners ? 14 : 16;
 }
 
-// Bytes of the card at the start of a 13 to 19 digit number. The card may end before the number
-// does: an expiry date or a code may follow. 0: none.
-std::size_t card_size(std::string_view number) {
+// Bytes of the card at the start of a 13 to 19 digit number: all of it, or as many groups or digits
+// as its kind has, because an expiry date or a code may follow. 0: none.
+std::size_t card_size(std::string_view text, std::size_t matched) {
+  const std::string_view number = text.substr(0, matched);
   std::string digits;
   std::array<std::size_t, kCardDigitsMax> ends{};  // after each digit
   for (std::size_t i = 0; i < number.size(); ++i) {
@@ -200,143 +204,108 @@ bool has_iban_digits(const std::string& iban) {
   return rest == 1;
 }
 
-// The country determines the length, so that the match ends before the next word.
-class IbanDetector final : public Detector {
- public:
-  PrivateType type() const override { return PrivateType::iban; }
-  void find(std::string_view text, std::vector<PrivateSpan>& found) const override {
-    for (auto match = begin_.find(text, 0); match; match = begin_.find(text, match->end)) {
-      const std::size_t end = end_of(text, match->begin);
-      if (end > 0) found.push_back({.begin = match->begin, .end = end, .type = type()});
-    }
+// The country determines the length, so that the IBAN ends before the next word.
+std::size_t iban_size(std::string_view text, std::size_t) {
+  const std::string country{upper(text[0]), upper(text[1])};
+  const auto* const known = std::ranges::find(
+      kIbans, country, [](const auto& entry) { return std::string(entry.first); });
+  if (known == std::end(kIbans)) return 0;
+  std::string iban;
+  std::size_t at = 0;
+  while (at < text.size() && iban.size() < known->second) {
+    const char c = text[at];
+    if (!is_ascii_digit(c) && !is_ascii_letter(c)) return 0;
+    iban += upper(c);
+    ++at;
+    if (iban.size() < known->second) at = behind_separator(text, at);
   }
-
- private:
-  static std::size_t end_of(std::string_view text, std::size_t begin) {
-    const std::string country{upper(text[begin]), upper(text[begin + 1])};
-    const auto* const known = std::ranges::find(
-        kIbans, country, [](const auto& entry) { return std::string(entry.first); });
-    if (known == std::end(kIbans)) return 0;
-    std::string iban;
-    std::size_t at = begin;
-    while (at < text.size() && iban.size() < known->second) {
-      const char c = text[at];
-      if (!is_ascii_digit(c) && !is_ascii_letter(c)) return 0;
-      iban += upper(c);
-      ++at;
-      if (iban.size() < known->second) at = behind_separator(text, at);
-    }
-    const bool goes_on =
-        at < text.size() && (is_ascii_digit(text[at]) || is_ascii_letter(text[at]));
-    return iban.size() == known->second && !goes_on && has_iban_digits(iban) ? at : 0;
-  }
-
-  Pattern begin_{R"((?<![\p{L}\p{N}])[A-Za-z]{2}[0-9]{2})"};
-};
-
-// Payment cards with surrounding digits: a lone digit before, an expiry date after.
-class CardDetector final : public Detector {
- public:
-  PrivateType type() const override { return PrivateType::card; }
-  void find(std::string_view text, std::vector<PrivateSpan>& found) const override {
-    // Another number may begin at any group of this one. All are short, so the time stays linear.
-    for (auto match = number_.find(text, 0); match; match = number_.find(text, match->begin + 1)) {
-      const std::size_t size = card_size(text.substr(match->begin, match->end - match->begin));
-      if (size == 0) continue;
-      found.push_back({.begin = match->begin, .end = match->begin + size, .type = type()});
-    }
-  }
-
- private:
-  // Dots and slashes only between usual groups; other such numbers are fractions and paths.
-  Pattern number_{R"((?<![\p{L}\p{N}])(?:[2-6](?:)" + kSeparator + R"([0-9]){12,18}|)" +
-                  R"([2-6][0-9]{3}(?:[./][0-9]{4,6}){2,3})(?![\p{L}\p{N}]))"};
-};
+  const bool goes_on = at < text.size() && (is_ascii_digit(text[at]) || is_ascii_letter(text[at]));
+  return iban.size() == known->second && !goes_on && has_iban_digits(iban) ? at : 0;
+}
 
 constexpr std::string_view kPemBegin = "-----BEGIN ";
 constexpr std::string_view kPemEnd = "-----END ";
 constexpr std::string_view kPemDashes = "-----";
 constexpr std::string_view kLabelLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ";
 
+// Above the longest key in use. A longer body is no key, or is never closed.
+constexpr std::size_t kBodyBytesMax = 65'536;
+constexpr std::size_t kLabelBytesMax = 64;
+
+// Returns the end of a mark's label, or of the text.
+std::size_t label_end(std::string_view text, std::size_t label) {
+  const std::size_t size = text.substr(label, kLabelBytesMax).find_first_not_of(kLabelLetters);
+  return size == std::string_view::npos ? std::min(label + kLabelBytesMax, text.size())
+                                        : label + size;
+}
+
+// Returns the end of the mark at `begin`; 0: it opens no private key.
+std::size_t body_begin(std::string_view text, std::size_t begin) {
+  const std::size_t label = begin + kPemBegin.size();
+  const std::size_t end = label_end(text, label);
+  const std::string_view name = text.substr(label, end - label);
+  const bool is_private = name.ends_with("PRIVATE KEY") || name.ends_with("PRIVATE KEY BLOCK");
+  return is_private && text.substr(end).starts_with(kPemDashes) ? end + kPemDashes.size() : 0;
+}
+
+std::size_t mark_end(std::string_view text, std::size_t mark) {
+  const std::size_t end = label_end(text, mark + kPemEnd.size());
+  return text.substr(end).starts_with(kPemDashes) ? end + kPemDashes.size() : end;
+}
+
+// Returns the position after an escaped line break, at any depth of escaping; 0: it is none.
+std::size_t escaped_line_end(std::string_view text, std::size_t at) {
+  const std::size_t letter = text.find_first_not_of('\\', at);
+  const bool is_break = letter != std::string_view::npos && letter > at &&
+                        (text[letter] == 'n' || text[letter] == 'r');
+  return is_break ? letter + 1 : 0;
+}
+
+// Size of a body without a closing mark: key characters with line breaks, escaped or not,
+// quotation prefixes, and headers such as "DEK-Info: AES-256-CBC,4C1B".
+std::size_t body_size(std::string_view rest) {
+  rest = rest.substr(0, kBodyBytesMax);
+  std::size_t end = 0;
+  for (std::size_t at = 0; at < rest.size();) {
+    const char c = rest[at];
+    const bool is_blank = c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '>';
+    const std::size_t escaped = is_blank ? 0 : escaped_line_end(rest, at);
+    const bool is_key_letter =
+        is_ascii_letter(c) || is_ascii_digit(c) || c == '+' || c == '/' || c == '=' || c == '-';
+    if (is_blank) {
+      ++at;
+    } else if (escaped > 0) {
+      at = escaped;
+    } else if (is_key_letter) {
+      end = ++at;
+    } else if (c == ':' && rest.substr(at).starts_with(": ")) {
+      // Up to the end of the line, which may be escaped.
+      at = end = std::min(rest.find_first_of("\\\r\n", at), rest.size());
+    } else {
+      break;
+    }
+  }
+  return end;
+}
+
 // Private keys between the marks of PEM or OpenPGP, including everything between the marks. They
 // may be quoted, encrypted, indented, or on one line with escapes.
 // Source    RFC 7468, section 3; RFC 1421, section 4.6 (headers); RFC 9580, section 6.2
-class PemDetector final : public Detector {
- public:
-  PrivateType type() const override { return PrivateType::key; }
-  void find(std::string_view text, std::vector<PrivateSpan>& found) const override {
-    std::size_t mark = 0;  // first closing mark after the latest opening one; each is read once
-    for (std::size_t begin = text.find(kPemBegin); begin != std::string_view::npos;) {
-      const std::size_t body = body_begin(text, begin);
-      const std::size_t next = text.find(kPemBegin, begin + kPemBegin.size());
-      if (body > 0) {
-        if (mark < body) mark = std::min(text.find(kPemEnd, body), text.size());
-        const bool is_closed = mark < std::min(next, text.size()) && mark - body <= kBodyBytesMax;
-        const std::size_t end =
-            is_closed ? mark_end(text, mark) : body + body_size(text.substr(body, next - body));
-        found.push_back({.begin = begin, .end = end, .type = type()});
-      }
-      begin = next;
+void find_pem(std::string_view text, std::vector<PrivateSpan>& found) {
+  std::size_t mark = 0;  // first closing mark after the latest opening one; each is read once
+  for (std::size_t begin = text.find(kPemBegin); begin != std::string_view::npos;) {
+    const std::size_t body = body_begin(text, begin);
+    const std::size_t next = text.find(kPemBegin, begin + kPemBegin.size());
+    if (body > 0) {
+      if (mark < body) mark = std::min(text.find(kPemEnd, body), text.size());
+      const bool is_closed = mark < std::min(next, text.size()) && mark - body <= kBodyBytesMax;
+      const std::size_t end =
+          is_closed ? mark_end(text, mark) : body + body_size(text.substr(body, next - body));
+      found.push_back({.begin = begin, .end = end, .type = PrivateType::key});
     }
+    begin = next;
   }
-
- private:
-  // Above the longest key in use. A longer body is no key, or is never closed.
-  static constexpr std::size_t kBodyBytesMax = 65'536;
-  static constexpr std::size_t kLabelBytesMax = 64;
-
-  // Returns the end of a mark's label, or of the text.
-  static std::size_t label_end(std::string_view text, std::size_t label) {
-    const std::size_t size = text.substr(label, kLabelBytesMax).find_first_not_of(kLabelLetters);
-    return size == std::string_view::npos ? std::min(label + kLabelBytesMax, text.size())
-                                          : label + size;
-  }
-  // Returns the end of the mark at `begin`; 0: it opens no private key.
-  static std::size_t body_begin(std::string_view text, std::size_t begin) {
-    const std::size_t label = begin + kPemBegin.size();
-    const std::size_t end = label_end(text, label);
-    const std::string_view name = text.substr(label, end - label);
-    const bool is_private = name.ends_with("PRIVATE KEY") || name.ends_with("PRIVATE KEY BLOCK");
-    return is_private && text.substr(end).starts_with(kPemDashes) ? end + kPemDashes.size() : 0;
-  }
-  static std::size_t mark_end(std::string_view text, std::size_t mark) {
-    const std::size_t end = label_end(text, mark + kPemEnd.size());
-    return text.substr(end).starts_with(kPemDashes) ? end + kPemDashes.size() : end;
-  }
-  // Size of a body without a closing mark: key characters with line breaks, escaped or not,
-  // quotation prefixes, and headers such as "DEK-Info: AES-256-CBC,4C1B".
-  static std::size_t body_size(std::string_view rest) {
-    rest = rest.substr(0, kBodyBytesMax);
-    std::size_t end = 0;
-    for (std::size_t at = 0; at < rest.size();) {
-      const char c = rest[at];
-      const bool is_blank = c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '>';
-      const std::size_t escaped = is_blank ? 0 : escaped_line_end(rest, at);
-      const bool is_key_letter =
-          is_ascii_letter(c) || is_ascii_digit(c) || c == '+' || c == '/' || c == '=' || c == '-';
-      if (is_blank) {
-        ++at;
-      } else if (escaped > 0) {
-        at = escaped;
-      } else if (is_key_letter) {
-        end = ++at;
-      } else if (c == ':' && rest.substr(at).starts_with(": ")) {
-        // Up to the end of the line, which may be escaped.
-        at = end = std::min(rest.find_first_of("\\\r\n", at), rest.size());
-      } else {
-        break;
-      }
-    }
-    return end;
-  }
-  // Returns the position after an escaped line break, at any depth of escaping; 0: it is none.
-  static std::size_t escaped_line_end(std::string_view text, std::size_t at) {
-    const std::size_t letter = text.find_first_not_of('\\', at);
-    const bool is_break = letter != std::string_view::npos && letter > at &&
-                          (text[letter] == 'n' || text[letter] == 'r');
-    return is_break ? letter + 1 : 0;
-  }
-};
+}
 
 // Replaces invalid bytes, keeping the length, because patterns require UTF-8.
 std::string as_utf8(std::string_view text) {
@@ -407,73 +376,78 @@ std::optional<UnescapedText> plain_text(std::string_view text) {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateType> types) {
-  std::vector<std::unique_ptr<Detector>> detectors;
+std::vector<Detector> make_detectors(std::span<const PrivateType> types) {
+  std::vector<Detector> detectors;
   const auto wanted = [types](PrivateType type) {
     return std::ranges::find(types, type) != types.end();
   };
-  const auto add = [&](PrivateType type, const std::string& expression,
-                       PatternDetector::Accepts accepts) {
-    if (!wanted(type)) return;
-    detectors.push_back(std::make_unique<PatternDetector>(type, expression, accepts));
+  const auto add = [&](PrivateType type, const std::string& expression, Size size,
+                       bool overlap = false) {
+    if (wanted(type)) detectors.push_back(make_detector(type, expression, size, overlap));
   };
   add(PrivateType::mail,
       R"((?:[\p{L}\p{N}._%+\-]{1,64}|"[^"\r\n]{1,64}")@(?:[\p{L}\p{N}\-]{1,63}\.){1,8}\p{L}{2,24})",
-      any);
+      whole);
   add(PrivateType::phone,
       R"((?<![\p{L}\p{N}.,])(?:\+|\()?[0-9][0-9 ()/.\-]{5,22}[0-9](?![\p{L}\p{N}]|[.,][0-9]))",
-      is_phone);
+      whole_if<is_phone>);
   add(PrivateType::phone,
       R"((?<![\p{L}\p{N}.,])(?:\+|\()?[0-9][0-9 \t\r\n()/.\-]{5,30}[0-9](?![\p{L}\p{N}]|[.,][0-9]))",
-      is_broken_phone);
-  if (wanted(PrivateType::card)) detectors.push_back(std::make_unique<CardDetector>());
-  if (wanted(PrivateType::iban)) detectors.push_back(std::make_unique<IbanDetector>());
+      whole_if<is_broken_phone>);
+  // Dots and slashes only between usual groups; other such numbers are fractions and paths. Another
+  // number may begin at any group of this one. All are short, so the time stays linear.
+  add(PrivateType::card,
+      R"((?<![\p{L}\p{N}])(?:[2-6](?:)" + kSeparator + R"([0-9]){12,18}|)" +
+          R"([2-6][0-9]{3}(?:[./][0-9]{4,6}){2,3})(?![\p{L}\p{N}]))",
+      card_size, /*overlap=*/true);
+  add(PrivateType::iban, R"((?<![\p{L}\p{N}])[A-Za-z]{2}[0-9]{2})", iban_size);
   add(PrivateType::address, R"((?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9]))",
-      is_ip_address);
+      whole_if<is_ip_address>);
   add(PrivateType::address,
       R"((?<![\p{L}\p{N}:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\p{L}\p{N}:]))",
-      is_ip6_address);
+      whole_if<is_ip6_address>);
   add(PrivateType::address,
       R"((?<![\p{L}\p{N}])[0-9]{1,5}[a-zA-Z]? (?:\p{Lu}[\p{L}'.\-]{1,24} ){1,3})"
       R"((?:Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Dr|Boulevard|Blvd|Way|Court|Ct|Square|Sq|)"
       R"(Place|Pl|Terrace|Close)(?!\p{L})\.?(?: (?:N|S|[NS]?[EW])(?!\p{L}))?)",
-      any);
+      whole);
   add(PrivateType::address,
       R"(\p{Lu}[\p{L}\-]{0,30}(?:[sS]tra(?:ß|ss)e|[sS]tr\.|[wW]eg|[pP]latz|[aA]llee|gasse|damm|ufer) )"
       R"((?:(?:der|des|am|an der) \p{Lu}[\p{L}\-]{1,24} )?[0-9]{1,4}[a-z]?(?![\p{L}\p{N}]))",
-      any);
+      whole);
   add(PrivateType::address,
       R"((?<![\p{L}\p{N}])(?:Straße|Platz|Allee) (?:der|des) (?:\p{L}[\p{L}.\-]{1,24} ){1,3})"
       R"([0-9]{1,4}[a-z]?(?![\p{L}\p{N}]))",
-      any);
+      whole);
   add(PrivateType::address,
       R"((?<![\p{L}\p{N}])[0-9]{1,4}(?: bis| ter)?,? )"
       R"((?:[rR]ue|[aA]venue|[bB]oulevard|[pP]lace|[qQ]uai|[cC]hemin|[aA]llée|[iI]mpasse))"
       R"((?: (?:des?|du|la|les?))*(?: [ld]['’]| )(?:\p{Lu}[\p{L}'’\-]{1,24} ?){1,3}(?<! ))",
-      any);
+      whole);
   // No length limit: a cut key would expose its rest.
   add(PrivateType::key,
       R"((?<![\p{L}\p{N}])(?:SG\.|sk-|sk_|pk_|rk_|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abeprs]-|AKIA|ASIA|)"
       R"(AIza|ya29\.|hf_|npm_|pypi-|eyJ)[A-Za-z0-9_\-.+/=]{14,}+)",
-      any);
-  if (wanted(PrivateType::key)) detectors.push_back(std::make_unique<PemDetector>());
+      whole);
+  if (wanted(PrivateType::key)) {
+    detectors.push_back({.type = PrivateType::key, .find = find_pem});
+  }
   // Keys of AWS have no prefix, and may hold slashes.
   add(PrivateType::key, R"((?<![\p{L}\p{N}/+=])[A-Za-z0-9/+]{40}(?![\p{L}\p{N}/+=]))",
-      looks_random);
+      whole_if<looks_random>);
   add(PrivateType::key, R"((?<![\p{L}\p{N}/])[A-Za-z0-9+_\-]{20,512}={0,2}(?![\p{L}\p{N}/]))",
-      looks_random);
+      whole_if<looks_random>);
   return detectors;
 }
 
-std::vector<PrivateSpan> detected_in(std::string_view text,
-                                     std::span<const std::unique_ptr<Detector>> detectors,
+std::vector<PrivateSpan> detected_in(std::string_view text, std::span<const Detector> detectors,
                                      bool with_keys) {
   const std::string safe = as_utf8(text);
   const std::optional<UnescapedText> plain = plain_text(safe);
   std::vector<PrivateSpan> found;
-  for (const auto& detector : detectors) {
-    if (with_keys || detector->type() != PrivateType::key) {
-      detector->find(plain ? plain->text : safe, found);
+  for (const Detector& detector : detectors) {
+    if (with_keys || detector.type != PrivateType::key) {
+      detector.find(plain ? plain->text : safe, found);
     }
   }
   if (!plain) return found;

@@ -17,8 +17,7 @@ PrivacyGuard::PrivacyGuard(const Options& options)
     : mode_(options.mode),
       refuses_detected_(options.refuses_detected),
       shows_types_(options.shows_types),
-      detectors_(std::make_shared<const std::vector<std::unique_ptr<Detector>>>(
-          make_detectors(options.detects))),
+      detectors_(std::make_shared<const std::vector<Detector>>(make_detectors(options.detects))),
       local_texts_(std::make_shared<LocalTexts>()) {
   for (const std::string& name : options.names) EDGEDRAFT_CHECK(vault_.add_name(name));
 }

@@ -51,7 +51,7 @@ class PrivacyGuard {
   PrivateMode mode() const { return mode_; }
   bool refuses_detected() const { return refuses_detected_; }
   bool shows_types() const { return shows_types_; }
-  std::span<const std::unique_ptr<Detector>> detectors() const { return *detectors_; }
+  std::span<const Detector> detectors() const { return *detectors_; }
   PrivateVault& vault() { return vault_; }
   LocalTexts& local_texts() { return *local_texts_; }
   // Adds the values that a copy has learned.
@@ -64,7 +64,7 @@ class PrivacyGuard {
   PrivateMode mode_;
   bool refuses_detected_;
   bool shows_types_;
-  std::shared_ptr<const std::vector<std::unique_ptr<Detector>>> detectors_;
+  std::shared_ptr<const std::vector<Detector>> detectors_;
   PrivateVault vault_;
   std::shared_ptr<LocalTexts> local_texts_;
 };

@@ -462,8 +462,8 @@ TEST(DetectorsTest, FindsCardsAmongOtherDigits) {
       std::string text = around;
       text.replace(text.find('#'), 1, card);
       std::vector<PrivateSpan> spans;
-      for (const auto& detector : make_detectors(std::array{PrivateType::card})) {
-        detector->find(text, spans);
+      for (const Detector& detector : make_detectors(std::array{PrivateType::card})) {
+        detector.find(text, spans);
       }
       join_overlapping(spans);
       const std::size_t begin = text.find(card);

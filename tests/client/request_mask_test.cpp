@@ -225,9 +225,9 @@ TEST(RequestMaskTest, SendsNoDetectedValue) {
   };
   for (const std::string& text : texts) {
     std::vector<std::string> found;
-    for (const auto& detector : make_detectors(kDetectedTypes)) {
+    for (const Detector& detector : make_detectors(kDetectedTypes)) {
       std::vector<PrivateSpan> spans;
-      detector->find(text, spans);
+      detector.find(text, spans);
       for (const PrivateSpan& span : spans) {
         found.push_back(text.substr(span.begin, span.end - span.begin));
       }
