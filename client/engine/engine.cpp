@@ -37,24 +37,10 @@ std::unique_ptr<EngineConversation> Engine::open_later(ConversationParts parts) 
 
 Result<std::unique_ptr<EngineConversation>> Engine::open(ConversationParts parts) {
   std::unique_ptr<EngineConversation> conversation = open_later(std::move(parts));
-  give(conversation->slot_, Order::open);
+  conversation->give(Order::open);
   conversation->wait_until(Instant::max());
   if (const auto opened = conversation->outcome(); !opened) return opened.error();
   return conversation;
-}
-
-void Engine::give(Slot& slot, Order order, std::vector<std::uint32_t> prompt,
-                  std::optional<GenerationTerms> terms) {
-  const std::scoped_lock lock(mutex_);
-  EDGEDRAFT_CHECK(!slot.turn.busy || order == Order::close);
-  slot.order = order;
-  slot.prompt = std::move(prompt);
-  slot.terms = std::move(terms);
-  slot.turn.is_private = slot.terms && stays_here(*slot.terms);
-  slot.turn.cancelled = false;
-  slot.turn.busy = slot.turn.ordered = true;
-  slot.turn.asked = Clock::now();
-  wake_.notify_one();
 }
 
 void Engine::wake(Slot& slot) {
@@ -62,23 +48,6 @@ void Engine::wake(Slot& slot) {
   slot.turn.woken_at = slot.turn.woken ? slot.turn.woken_at : Clock::now();
   slot.turn.woken = true;
   wake_.notify_one();
-}
-
-void Engine::cancel(Slot& slot) {
-  const std::scoped_lock lock(mutex_);
-  slot.turn.cancelled = true;
-  slot.turn.asked = Clock::now();
-  wake_.notify_one();
-}
-
-bool Engine::wait_until(const Slot& slot, Instant deadline) {
-  std::unique_lock lock(mutex_);
-  while (slot.turn.busy) {
-    const Instant now = Clock::now();
-    if (now >= deadline) return false;
-    changed_.wait_for(lock, std::min<Duration>(deadline - now, kLongestWait));
-  }
-  return true;
 }
 
 void Engine::run() {
@@ -257,15 +226,29 @@ GenerationOutcome Engine::outcome_of(Slot& slot, GenerationEnd end) {
 }
 
 EngineConversation::~EngineConversation() {
-  engine_.give(slot_, Engine::Order::close);
-  engine_.wait_until(slot_, Instant::max());
+  give(Engine::Order::close);
+  wait_until(Instant::max());
   // Sending its goodbye may take time, and must not hold up the engine's other conversations.
   slot_.link.reset();
 }
 
+void EngineConversation::give(Engine::Order order, std::vector<std::uint32_t> prompt,
+                              std::optional<GenerationTerms> terms) {
+  const std::scoped_lock lock(engine_.mutex_);
+  EDGEDRAFT_CHECK(!slot_.turn.busy || order == Engine::Order::close);
+  slot_.order = order;
+  slot_.prompt = std::move(prompt);
+  slot_.terms = std::move(terms);
+  slot_.turn.is_private = slot_.terms && stays_here(*slot_.terms);
+  slot_.turn.cancelled = false;
+  slot_.turn.busy = slot_.turn.ordered = true;
+  slot_.turn.asked = Clock::now();
+  engine_.wake_.notify_one();
+}
+
 void EngineConversation::answer(std::vector<std::uint32_t> prompt,
                                 std::optional<GenerationTerms> terms) {
-  engine_.give(slot_, Engine::Order::answer, std::move(prompt), std::move(terms));
+  give(Engine::Order::answer, std::move(prompt), std::move(terms));
 }
 
 void EngineConversation::close_link() {
@@ -279,16 +262,21 @@ void EngineConversation::close_link() {
   if (link != nullptr) link->close();
 }
 
-void EngineConversation::check() {
-  engine_.give(slot_, Engine::Order::check);
-}
-
 void EngineConversation::cancel() {
-  engine_.cancel(slot_);
+  const std::scoped_lock lock(engine_.mutex_);
+  slot_.turn.cancelled = true;
+  slot_.turn.asked = Clock::now();
+  engine_.wake_.notify_one();
 }
 
 bool EngineConversation::wait_until(Instant deadline) {
-  return engine_.wait_until(slot_, deadline);
+  std::unique_lock lock(engine_.mutex_);
+  while (slot_.turn.busy) {
+    const Instant now = Clock::now();
+    if (now >= deadline) return false;
+    engine_.changed_.wait_for(lock, std::min<Duration>(deadline - now, kLongestWait));
+  }
+  return true;
 }
 
 Result<std::optional<GenerationOutcome>> EngineConversation::outcome() {

@@ -98,11 +98,7 @@ class Engine {
     Outcome outcome{std::nullopt};         // of the last order
   };
 
-  void give(Slot& slot, Order order, std::vector<std::uint32_t> prompt = {},
-            std::optional<GenerationTerms> terms = {});
   void wake(Slot& slot);
-  void cancel(Slot& slot);
-  bool wait_until(const Slot& slot, Instant deadline);
 
   // Functions below run on the engine's thread.
   void run();
@@ -144,7 +140,7 @@ class EngineConversation {
   void answer(std::vector<std::uint32_t> prompt, std::optional<GenerationTerms> terms = {});
   // Has the server check the last answer if it was written offline and the server is back. The
   // check may correct and continue the answer. Requires  over()
-  void check();
+  void check() { give(Engine::Order::check); }
   // Ends the answer at its current length; does nothing if it is over.
   void cancel();
 
@@ -165,6 +161,8 @@ class EngineConversation {
   friend class Engine;
   EngineConversation(Engine& engine, Engine::ConversationParts parts)
       : engine_(engine), slot_(std::move(parts)) {}
+  void give(Engine::Order order, std::vector<std::uint32_t> prompt = {},
+            std::optional<GenerationTerms> terms = {});
 
   Engine& engine_;
   Engine::Slot slot_;
