@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -21,17 +22,8 @@ DraftAhead::Options ahead_options(const RunControl::Decision& decision) {
 }
 
 std::string_view to_string(RunKind kind) {
-  switch (kind) {
-    case RunKind::stream:
-      return "stream";
-    case RunKind::sequential:
-      break;
-    case RunKind::overlap:
-      return "overlap";
-    case RunKind::economy:
-      return "economy";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"stream", "", "overlap", "economy"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace

@@ -28,12 +28,31 @@ struct ServerView {
   std::uint32_t context_count = 0;  // 0: unknown
   Instant ask_again{};              // earliest retry: it was out of capacity
 
-  void welcomed(const wire::Welcome& welcome);
-  void lost(const Error& error);
+  void welcomed(const wire::Welcome& welcome) {
+    signed_in = true;
+    link_error.reset();
+    link_closed = false;
+    fresh_session = offered_session = welcome.session;
+    nodes_max = welcome.nodes_max;
+    newest_row = welcome.newest_row;
+    context_count = welcome.context_count;
+    ask_again = {};
+  }
+  void lost(const Error& error) {
+    signed_in = false;
+    link_error = error;
+  }
   // Call after it took tokens, under the connection's session id if they were a new session.
-  void took_tokens(bool as_new_session);
+  void took_tokens(bool as_new_session) {
+    if (as_new_session && fresh_session) session = fresh_session;
+    fresh_session.reset();
+  }
   // Call after it dropped the conversation.
-  void forgot();
+  void forgot() {
+    session.reset();
+    fresh_session = offered_session;
+    count = 0;
+  }
 
   static Error no_answer_in_time() {
     return {Errc::timed_out, "the server did not answer in time"};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,6 +43,9 @@ struct CycleRecord {
   std::string why;
 };
 
-std::string_view to_string(CycleRecord::Kind kind);
+inline std::string_view to_string(CycleRecord::Kind kind) {
+  constexpr std::string_view kNames[] = {"prompt", "draft", "resync", "offline", "state"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
 
 }  // namespace edgedraft::client

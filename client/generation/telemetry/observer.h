@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -17,7 +18,10 @@ enum class ClientState : std::uint8_t {
   resyncing,  // offline text was sent, and the server's reply is pending
 };
 
-std::string_view to_string(ClientState state);
+inline std::string_view to_string(ClientState state) {
+  constexpr std::string_view kNames[] = {"online", "offline", "resyncing"};
+  return kNames[static_cast<std::size_t>(state)];
+}
 
 // Receives the events of an answer as they occur. Indices count the answer's tokens.
 class GenerationObserver {
