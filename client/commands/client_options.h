@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "client/devices/device_request.h"
+#include "client/devices/device_choice.h"
 #include "client/engine/bundle_file.h"
 #include "client/engine/drafter_selection.h"
 #include "client/generation/generation.h"

@@ -1,8 +1,10 @@
 #include "client/devices/device_choice.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "shared/base/check.h"
@@ -113,6 +115,26 @@ DeviceChoice choose_fastest(const std::vector<ComputeDevice>& devices,
 }
 
 }  // namespace
+
+Result<DeviceRequest> parse_device_request(const std::string& text) {
+  using Kind = DeviceRequest::Kind;
+  if (text == "auto") return DeviceRequest{.kind = Kind::automatic};
+  if (text == "cpu") return DeviceRequest{.kind = Kind::cpu};
+  if (text == "vulkan") return DeviceRequest{.kind = Kind::vulkan};
+  constexpr std::string_view kPrefix = "vulkan:";
+  if (text.starts_with(kPrefix)) {
+    std::uint32_t index = 0;
+    const char* const end = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data() + kPrefix.size(), end, index);
+    if (parsed.ec == std::errc() && parsed.ptr == end) {
+      return DeviceRequest{.kind = Kind::vulkan, .index = index};
+    }
+  }
+  return Error{
+      Errc::usage,
+      "'" + text +
+          "': expected auto, cpu, vulkan or vulkan:N; `edgedraft devices` lists the devices"};
+}
 
 Result<DeviceChoice> choose_device(const DeviceRequest& request,
                                    const std::vector<ComputeDevice>& devices,

@@ -1,14 +1,29 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "client/devices/compute_device.h"
-#include "client/devices/device_request.h"
 #include "client/devices/step_timing.h"
 
 namespace edgedraft::client {
+
+// Value of --device.
+struct DeviceRequest {
+  enum class Kind : std::uint8_t {
+    automatic,  // the fastest
+    cpu,
+    vulkan,
+  };
+  Kind kind = Kind::automatic;
+  std::optional<std::uint32_t> index = {};  // N of vulkan:N; empty: the best
+};
+
+// Errors    usage naming the valid values
+Result<DeviceRequest> parse_device_request(const std::string& text);
 
 struct DeviceChoice {
   ComputeDevice device;

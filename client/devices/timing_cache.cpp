@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/devices/cache_file.h"
+#include "shared/base/bytes.h"
 #include "shared/program/options.h"
 
 namespace edgedraft::client {
@@ -24,6 +25,16 @@ json to_json(const TimingKey& key, const StepTiming& timing) {
 
 bool is_positive(double number) {
   return std::isfinite(number) && number > 0;
+}
+
+Result<StepTiming> measure(const MeasuringOptions& o, const ComputeDevice& device) {
+  try {
+    const auto backend = make_backend(device, o.threads, o.meter);
+    if (!backend) return backend.error();
+    return time_drafting_step(o.drafter, **backend, o.tree);
+  } catch (const DeviceError& error) {
+    return Error{Errc::io, error.what()};
+  }
 }
 
 }  // namespace
@@ -71,6 +82,23 @@ Result<void> TimingCache::put(const TimingKey& key, const StepTiming& timing) {
   json measured = json::array();
   for (const Entry& entry : entries_) measured.push_back(to_json(entry.key, entry.timing));
   return write_cache_file(file_, {{"measured", measured}});
+}
+
+MeasureDevice make_measure(const MeasuringOptions& options) {
+  return [o = options](const ComputeDevice& device) -> Result<StepTiming> {
+    const TimingKey key{.device = device.name,
+                        .driver = device.driver,
+                        .bundle = to_hex(o.fingerprint) + " " + o.kinds,
+                        .kv_type = device.kv_type,
+                        .tree = o.tree};
+    if (o.known == MeasuringOptions::Known::take) {
+      if (const auto known = o.cache.find(key)) return *known;
+    }
+    const auto timing = measure(o, device);
+    // On failure, the next run measures again.
+    if (timing) (void)o.cache.put(key, *timing);
+    return timing;
+  };
 }
 
 }  // namespace edgedraft::client

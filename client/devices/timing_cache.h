@@ -1,11 +1,17 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "client/devices/device_choice.h"
 #include "client/devices/step_timing.h"
+#include "shared/base/sha256.h"
+#include "shared/drafting/drafter_kind.h"
+#include "shared/runtime/memory_meter.h"
 #include "shared/tensor/dtype.h"
 
 namespace edgedraft::client {
@@ -46,5 +52,22 @@ class TimingCache {
   std::filesystem::path file_;
   std::vector<Entry> entries_;  // oldest first
 };
+
+struct MeasuringOptions {
+  const DrafterModel& drafter;
+  Digest fingerprint;  // of the bundle's file
+  std::string kinds;   // drafting kinds
+  TreeShape tree;
+  std::uint32_t threads;  // CPU threads
+  TimingCache& cache;
+  std::shared_ptr<MemoryMeter> meter = nullptr;  // of the devices' memory
+  // Use of earlier measurements.
+  enum class Known : std::uint8_t { take, renew } known;
+};
+
+// Times drafting steps.
+//
+// Requires  drafter and cache outlive the result
+MeasureDevice make_measure(const MeasuringOptions& options);
 
 }  // namespace edgedraft::client

@@ -5,9 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/devices/device_choice.h"
 #include "client/devices/fallback_drafter.h"
-#include "client/devices/measuring.h"
 #include "client/devices/timing_cache.h"
 #include "shared/base/log.h"
 

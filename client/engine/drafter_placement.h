@@ -7,7 +7,7 @@
 #include <string>
 
 #include "client/devices/compute_device.h"
-#include "client/devices/device_request.h"
+#include "client/devices/device_choice.h"
 #include "client/devices/shared_drafters.h"
 #include "client/engine/bundle_file.h"
 #include "client/engine/memory_fit.h"

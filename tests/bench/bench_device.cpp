@@ -2,7 +2,7 @@
 
 #include <sstream>
 
-#include "client/devices/device_request.h"
+#include "client/devices/device_choice.h"
 
 namespace edgedraft::bench {
 using namespace client;

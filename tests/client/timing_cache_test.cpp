@@ -6,7 +6,6 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "client/devices/measuring.h"
 #include "client/engine/bundle_file.h"
 #include "tests/support/temporary_directory.h"
 
