@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "client/page/page_files.h"
-#include "client/serve/answer/direct_outlet.h"
 #include "client/serve/json/json_answer.h"
 #include "client/serve/json/url_query.h"
 #include "client/serve/schema/schema_grammar.h"
@@ -355,14 +354,14 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
                           .start_at = start_at,
                           .grid = options_.grid,
                           .salt = random_number(),
-                          .outlet = nullptr,
+                          .stream = nullptr,
                           .on_done = {}};
   // Stops it once nothing waits for it.
   const auto stop = [this, number] {
     const auto found = completions_.find(number);
     if (found != completions_.end()) found->second->stop();
   };
-  std::shared_ptr<KeptStream> kept;
+  std::shared_ptr<AnswerStream> kept;
   const auto name = call.request.header(kConversationHeader);
   if (name && request.streams) {
     if (!KeptStreams::is_name(*name)) {
@@ -373,16 +372,16 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
                         .code = "invalid_value"});
     }
     call.headers.emplace_back(kConversationHeader, *name);
-    kept = std::make_shared<KeptStream>(call.reply, call.headers, options_.kept_bytes_max);
+    kept = std::make_shared<AnswerStream>(call.reply, call.headers, options_.kept_bytes_max);
     if (!kept_.put(std::string(*name), kept, stop, Clock::now())) {
       return kept->answer(answer_of(ApiError{.status = 503,
                                              .message = "too many streams are kept; try again when "
                                                         "one has ended",
                                              .code = "refused"}));
     }
-    parts.outlet = kept;
+    parts.stream = kept;
   } else {
-    parts.outlet = std::make_shared<DirectOutlet>(call.reply, call.headers);
+    parts.stream = std::make_shared<AnswerStream>(call.reply, call.headers, /*bytes_max=*/0);
   }
   parts.on_local_text = [this](const std::string& text) { privacy_.local_texts().add(text); };
   if (kept) {

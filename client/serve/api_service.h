@@ -16,8 +16,8 @@
 #include "client/engine/bundle_file.h"
 #include "client/privacy/privacy_guard.h"
 #include "client/privacy/uplink_record.h"
+#include "client/serve/answer/answer_stream.h"
 #include "client/serve/answer/completion.h"
-#include "client/serve/answer/kept_stream.h"
 #include "client/serve/api_guard.h"
 #include "client/serve/api_metrics.h"
 #include "client/serve/conversations.h"
@@ -62,7 +62,7 @@ class ApiService {
     const MemoryMeter* memory = nullptr;     // of drafters, must outlive this; null: none
     std::uint64_t mapped_bytes = 0;          // size of the drafters' files
     bool seeds_are_random = true;            // if a request has none; otherwise defaults.sampling's
-    std::size_t kept_bytes_max = KeptStream::kBytesMax;  // of a kept stream
+    std::size_t kept_bytes_max = AnswerStream::kBytesMax;  // of a kept stream
     Conversations::Options conversations;
   };
   ApiService(boost::asio::io_context& io, Options options);

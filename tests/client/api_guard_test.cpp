@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "client/serve/answer/kept_stream.h"
+#include "client/serve/answer/answer_stream.h"
 
 namespace edgedraft::client {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/serve/answer/kept_stream.h"
+#include "client/serve/answer/answer_stream.h"
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ class KeptStreamTest : public ::testing::Test {
   }
 
   std::vector<std::string> later_;
-  std::optional<KeptStream> stream_;
+  std::optional<AnswerStream> stream_;
   HttpServer server_{{.address = "127.0.0.1"}, [this](const HttpRequest& request, HttpReply reply) {
                        serve(request, std::move(reply));
                      }};
@@ -72,7 +72,7 @@ class NamedStreamTest : public ::testing::Test {
   testing::HttpResult told(bool begins, const std::function<void()>& act) {
     name_ += 'n';
     HttpServer server({.address = "127.0.0.1"}, [&](const HttpRequest&, HttpReply reply) {
-      const auto stream = std::make_shared<KeptStream>(std::move(reply), HttpHeaders{});
+      const auto stream = std::make_shared<AnswerStream>(std::move(reply), HttpHeaders{});
       EXPECT_TRUE(streams_.put(
           name_, stream, [this] { ++stops_; }, Clock::now()));
       if (begins) {
@@ -91,7 +91,7 @@ class NamedStreamTest : public ::testing::Test {
   std::string name_;
   boost::asio::io_context io_;
   KeptStreams streams_{io_, {.kept_for = std::chrono::milliseconds(1)}};
-  std::weak_ptr<KeptStream> stream_;
+  std::weak_ptr<AnswerStream> stream_;
   int stops_ = 0;
 };
 

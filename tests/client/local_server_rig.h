@@ -57,7 +57,7 @@ class LocalServerTest : public ::testing::Test {
     PrivacyGuard::Options privacy{};
     bool page = true;
     Duration stall_timeout = std::chrono::seconds(30);
-    std::size_t kept_bytes = KeptStream::kBytesMax;
+    std::size_t kept_bytes = AnswerStream::kBytesMax;
     bool outcomes_fail = false;  // the callback for outcomes throws
   };
 

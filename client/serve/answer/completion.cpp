@@ -250,7 +250,7 @@ void Completion::begin_stream() {
   if (begun_) return;
   const bool is_offline = std::ranges::any_of(
       choices_, [](const auto& choice) { return choice->state == ClientState::offline; });
-  parts_.outlet->begin(is_offline ? kOfflineHeaders : HttpHeaders{});
+  parts_.stream->begin(is_offline ? kOfflineHeaders : HttpHeaders{});
   begun_ = true;
   std::string events;
   for (std::uint32_t i = 0; i < answers_count(); ++i) {
@@ -259,14 +259,14 @@ void Completion::begin_stream() {
       events += format_.text_event(i, {.text = echo_of(i)}, ClientState::online, {});
     }
   }
-  if (!events.empty()) parts_.outlet->write(std::move(events));
+  if (!events.empty()) parts_.stream->write(std::move(events));
 }
 
 void Completion::write(std::string events) {
   if (done_ || deaf_) return;
   begin_stream();
-  parts_.outlet->write(std::move(events));
-  if (parts_.outlet->is_stuck()) lose_reader(HttpGone::stalled);
+  parts_.stream->write(std::move(events));
+  if (parts_.stream->is_stuck()) lose_reader(HttpGone::stalled);
 }
 
 void Completion::fail(const ApiError& error) {
@@ -274,10 +274,10 @@ void Completion::fail(const ApiError& error) {
   // First, so that the connection ends even if the error cannot be sent.
   done();
   if (begun_) {
-    parts_.outlet->write(CompletionFormat::error_event(error));
-    parts_.outlet->end();
+    parts_.stream->write(CompletionFormat::error_event(error));
+    parts_.stream->end();
   } else {
-    parts_.outlet->answer(answer_of(error));
+    parts_.stream->answer(answer_of(error));
   }
 }
 
@@ -288,15 +288,15 @@ void Completion::end_if_complete() {
   }
   if (request_.streams) {
     begin_stream();
-    parts_.outlet->write(
+    parts_.stream->write(
         deaf_ ? lost_event("the reader was too slow: the answer continued without it")
               : format_.last_events(finished()));
-    parts_.outlet->end();
+    parts_.stream->end();
   } else {
     const std::vector<FinishedChoice> choices = finished();
     HttpAnswer answer{.content_type = "application/json", .body = format_.whole(choices)};
     if (std::ranges::any_of(choices, &FinishedChoice::is_offline)) answer.add(kOfflineHeaders);
-    parts_.outlet->answer(std::move(answer));
+    parts_.stream->answer(std::move(answer));
   }
   done();
 }
@@ -382,8 +382,8 @@ void Completion::lose_reader(HttpGone how) {
   }
   // A kept stream may have other readers.
   if (how == HttpGone::stalled && begun_ && !done_) {
-    parts_.outlet->write(lost_event("the reader was too slow: the answer has ended"));
-    parts_.outlet->end();
+    parts_.stream->write(lost_event("the reader was too slow: the answer has ended"));
+    parts_.stream->end();
   }
   stop();
 }

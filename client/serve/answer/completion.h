@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "client/privacy/restored_text.h"
+#include "client/serve/answer/answer_stream.h"
 #include "client/serve/answer/completion_format.h"
 #include "client/serve/answer/logprobs_format.h"
-#include "client/serve/answer/outlet.h"
 #include "client/serve/conversations.h"
 #include "client/serve/request/completion_request.h"
 #include "client/serve/request/request_privacy.h"
@@ -42,7 +42,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     Instant start_at{};                          // earliest start
     SendGrid* grid = nullptr;                    // held while private text is computed; null: none
     std::uint64_t salt = 0;
-    std::shared_ptr<Outlet> outlet;
+    std::shared_ptr<AnswerStream> stream;
     // Called with an answer that must stay on the device, at its end and by tell_local_texts(); may
     // be empty.
     std::function<void(const std::string& text)> on_local_text{};

@@ -12,8 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "client/serve/answer/direct_outlet.h"
-#include "client/serve/answer/outlet.h"
 #include "client/serve/json/api_error.h"
 #include "shared/base/clock.h"
 #include "shared/net/http/http_message.h"
@@ -21,25 +19,34 @@
 
 namespace edgedraft::client {
 
-// A stream that outlives the connection of its request. Its events are kept, and clients that know
-// its name can read them from any byte on, while it runs and for a while after.
-class KeptStream final : public Outlet {
+// Backlog of events beyond which a client is disconnected.
+inline constexpr std::size_t kStreamBacklogMax = 4u << 20;
+
+// Output of an answer. If it is kept, it outlives the connection of its request: clients that know
+// its name can read the events from any byte on, while it runs and for a while after.
+//
+// Threads   the io_context's, as all of the local API except its guard
+class AnswerStream {
  public:
   // Bounds a kept answer; beyond it, the answer is ended.
   static constexpr std::size_t kBytesMax = 16u << 20;
 
-  // The requesting client is its first reader; `headers` belong to its answer.
-  KeptStream(HttpReply reply, HttpHeaders headers, std::size_t bytes_max = kBytesMax);
+  // The requesting client is its first reader; `headers` belong to its answer. `bytes_max` bounds
+  // the kept events; 0: none are kept.
+  AnswerStream(HttpReply reply, HttpHeaders headers, std::size_t bytes_max = kBytesMax);
 
-  void answer(HttpAnswer answer) override;
-  void begin(const HttpHeaders& headers = {}) override;
-  void write(std::string events) override;
-  void end() override;
-  bool is_stuck() const override { return bytes_.size() > bytes_max_; }
+  // Sends an answer instead of events. Requires  nothing was sent
+  void answer(HttpAnswer answer);
+  // Begins events, with `headers` added to the stream's own. Requires  nothing was sent
+  void begin(const HttpHeaders& headers = {});
+  void write(std::string events);
+  void end();
+  // True if kept events are over their limit, or if none are kept and the reader's backlog is.
+  bool is_stuck() const;
   // Ends an incomplete stream and reports why to its readers. Requires  not ended
   void break_off(const ApiError& why);
 
-  // Adds a reader from that byte on. Requires  from <= size()
+  // Adds a reader of a kept stream from that byte on. Requires  from <= size()
   void attach(HttpReply reply, const HttpHeaders& headers, std::size_t from);
 
   std::size_t size() const { return bytes_.size(); }
@@ -61,7 +68,7 @@ class KeptStream final : public Outlet {
   std::optional<HttpReply> asking_;  // the requesting client, until the stream begins
   HttpHeaders headers_;
   std::size_t bytes_max_;
-  std::string bytes_;
+  std::string bytes_;  // kept events
   std::vector<Reader> readers_;
   std::int64_t started_ms_;
   std::optional<std::int64_t> ended_;
@@ -87,20 +94,20 @@ class KeptStreams {
   // Stores the stream. `stop` ends its writer; it is called at most once, before the end. An
   // existing stream of that name is stopped and dropped, and its readers are informed. If there are
   // too many streams, the one that ended first is dropped; if none has ended, returns false.
-  bool put(const std::string& name, std::shared_ptr<KeptStream> stream, std::function<void()> stop,
-           Instant now);
-  std::shared_ptr<KeptStream> find(const std::string& name, Instant now);
+  bool put(const std::string& name, std::shared_ptr<AnswerStream> stream,
+           std::function<void()> stop, Instant now);
+  std::shared_ptr<AnswerStream> find(const std::string& name, Instant now);
   // Ends streams without a reader, oldest first, down to `unread_max`, because they hold
   // conversations and server sessions. Their events stay.
   void end_unread();
   // Call after the stream has ended.
-  void ended(const KeptStream& stream, Instant now);
+  void ended(const AnswerStream& stream, Instant now);
   // Stops and drops the stream, and informs its readers; false if there is none.
   bool remove(const std::string& name);
 
  private:
   struct Entry {
-    std::shared_ptr<KeptStream> stream;
+    std::shared_ptr<AnswerStream> stream;
     std::function<void()> stop;
     Instant begun;
     Instant ended = Instant::max();

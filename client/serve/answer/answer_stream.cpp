@@ -1,4 +1,4 @@
-#include "client/serve/answer/kept_stream.h"
+#include "client/serve/answer/answer_stream.h"
 
 #include <algorithm>
 #include <boost/system/error_code.hpp>
@@ -19,15 +19,28 @@ std::int64_t wall_clock_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count();
 }
 
+// Head of a stream of server-sent events, with additional `headers`.
+HttpAnswer event_stream_head(const HttpHeaders& headers) {
+  // Asks proxies not to buffer the answer.
+  HttpAnswer head{
+      .content_type = "text/event-stream", .body = {}, .headers = {{"X-Accel-Buffering", "no"}}};
+  head.add(headers);
+  return head;
+}
+
+// Interval of comments in a silent stream, so that proxies keep the connection open.
+constexpr Duration kKeepAlive = std::chrono::seconds(10);
+constexpr const char* kKeepAliveComment = ": keep-alive\n\n";
+
 }  // namespace
 
-KeptStream::KeptStream(HttpReply reply, HttpHeaders headers, std::size_t bytes_max)
+AnswerStream::AnswerStream(HttpReply reply, HttpHeaders headers, std::size_t bytes_max)
     : asking_(std::move(reply)),
       headers_(std::move(headers)),
       bytes_max_(bytes_max),
       started_ms_(wall_clock_ms()) {}
 
-void KeptStream::answer(HttpAnswer answer) {
+void AnswerStream::answer(HttpAnswer answer) {
   // The requesting client receives the status; other readers receive this event.
   write("data: " + answer.body + "\n\n");
   answer.add(headers_);
@@ -36,7 +49,7 @@ void KeptStream::answer(HttpAnswer answer) {
   end();
 }
 
-void KeptStream::begin(const HttpHeaders& headers) {
+void AnswerStream::begin(const HttpHeaders& headers) {
   HttpAnswer head = event_stream_head(headers_);
   head.add(headers);
   asking_->begin(std::move(head), kKeepAlive, kKeepAliveComment);
@@ -44,37 +57,44 @@ void KeptStream::begin(const HttpHeaders& headers) {
 }
 
 // The latest bytes are taken last.
-std::size_t KeptStream::lag_of(const Reader& reader) const {
+std::size_t AnswerStream::lag_of(const Reader& reader) const {
   return std::min(reader.reply.backlog_bytes(), bytes_.size() - reader.joined_at);
 }
 
-void KeptStream::write(std::string events) {
-  // Readers that do not drain are disconnected; they may reconnect.
-  std::erase_if(readers_, [this](const Reader& reader) {
-    return reader.reply.gone() || lag_of(reader) > kStreamBacklogMax;
-  });
-  bytes_ += events;
+void AnswerStream::write(std::string events) {
+  if (bytes_max_ > 0) {
+    // Readers that do not drain are disconnected; they may reconnect.
+    std::erase_if(readers_, [this](const Reader& reader) {
+      return reader.reply.gone() || lag_of(reader) > kStreamBacklogMax;
+    });
+    bytes_ += events;
+  }
   for (Reader& reader : readers_) reader.reply.write(events);
 }
 
-void KeptStream::end() {
+void AnswerStream::end() {
   ended_ = wall_clock_ms();
   for (Reader& reader : readers_) reader.reply.end();
   readers_.clear();
 }
 
-void KeptStream::break_off(const ApiError& why) {
+bool AnswerStream::is_stuck() const {
+  if (bytes_max_ > 0) return bytes_.size() > bytes_max_;
+  return !readers_.empty() && readers_.front().reply.backlog_bytes() > kStreamBacklogMax;
+}
+
+void AnswerStream::break_off(const ApiError& why) {
   if (asking_) return answer(answer_of(why));
   write(CompletionFormat::error_event(why));
   end();
 }
 
-bool KeptStream::is_read() const {
+bool AnswerStream::is_read() const {
   return (asking_ && !asking_->gone()) ||
          !std::ranges::all_of(readers_, [](const Reader& reader) { return reader.reply.gone(); });
 }
 
-void KeptStream::attach(HttpReply reply, const HttpHeaders& headers, std::size_t from) {
+void AnswerStream::attach(HttpReply reply, const HttpHeaders& headers, std::size_t from) {
   EDGEDRAFT_CHECK(from <= bytes_.size());
   HttpAnswer head = event_stream_head(headers);
   head.body = bytes_.substr(from);
@@ -94,7 +114,7 @@ bool KeptStreams::is_name(std::string_view name) {
          });
 }
 
-bool KeptStreams::put(const std::string& name, std::shared_ptr<KeptStream> stream,
+bool KeptStreams::put(const std::string& name, std::shared_ptr<AnswerStream> stream,
                       std::function<void()> stop, Instant now) {
   remove(name, {.status = 409,
                 .message = "this stream was replaced by a new one of the same name",
@@ -110,7 +130,7 @@ bool KeptStreams::put(const std::string& name, std::shared_ptr<KeptStream> strea
   return true;
 }
 
-std::shared_ptr<KeptStream> KeptStreams::find(const std::string& name, Instant now) {
+std::shared_ptr<AnswerStream> KeptStreams::find(const std::string& name, Instant now) {
   sweep(now);
   const auto found = entries_.find(name);
   return found == entries_.end() ? nullptr : found->second.stream;
@@ -135,7 +155,7 @@ void KeptStreams::end(Entry& entry, const ApiError& why) {
   if (!entry.stream->ended()) entry.stream->break_off(why);
 }
 
-void KeptStreams::ended(const KeptStream& stream, Instant now) {
+void KeptStreams::ended(const AnswerStream& stream, Instant now) {
   for (auto& [name, entry] : entries_) {
     if (entry.stream.get() == &stream) entry.ended = now;
   }
