@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "client/control/run_control.h"
 #include "client/engine/bundle_file.h"
 #include "client/engine/run_memory.h"
 #include "shared/base/error.h"
@@ -41,5 +45,24 @@ struct SelectedDrafter {
 // Requires  wishes.bundles not empty; BundleUse::draft for more than one bundle
 Result<SelectedDrafter> select_drafter(const DrafterWishes& wishes, BundleUse use,
                                        const RunMemory* memory, const AnswersExpected& answers);
+
+// A drafter that a conversation could use, and what its answers have taught.
+struct KnownDrafter {
+  std::string name;
+  std::optional<RunKnowledge> known;
+};
+
+struct DrafterChoice {
+  std::size_t index = 0;
+  std::string why;
+};
+
+// Returns the drafter with the fastest forecast (RunControl::fastest()) for answers of about
+// `tokens` tokens and trees up to `breadth`. Drafters without enough measurements are tried first.
+// Among drafters within 3 % of the fastest, the first wins.
+//
+// Requires  drafters not empty
+DrafterChoice choose_drafter(std::span<const KnownDrafter> drafters, std::uint32_t breadth,
+                             std::uint32_t tokens, bool on_battery);
 
 }  // namespace edgedraft::client

@@ -1,4 +1,4 @@
-#include "client/control/drafter_choice.h"
+#include "client/engine/drafter_selection.h"
 
 #include <gtest/gtest.h>
 

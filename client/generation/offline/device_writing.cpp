@@ -1,6 +1,9 @@
 #include "client/generation/offline/device_writing.h"
 
-#include <span>
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -19,6 +22,19 @@ constexpr const char* kCannotWrite =
     "its context";
 
 }  // namespace
+
+void DrafterConfidence::observe(std::span<const float> logits, std::uint32_t token) {
+  const float best = *std::ranges::max_element(logits);
+  double sum = 0.0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit - best));
+  logs_[count_++ % kTokens] = static_cast<double>(logits[token] - best) - std::log(sum);
+}
+
+bool DrafterConfidence::unsure() const {
+  if (count_ < kTokens) return false;
+  const double mean = std::accumulate(std::begin(logs_), std::end(logs_), 0.0) / kTokens;
+  return !(std::exp(mean) >= floor_);
+}
 
 void DeviceWriting::begin() {
   agree();

@@ -12,7 +12,6 @@
 #include "client/privacy/restored_text.h"
 #include "client/serve/answer/answer_stream.h"
 #include "client/serve/answer/completion_format.h"
-#include "client/serve/answer/logprobs_format.h"
 #include "client/serve/conversations.h"
 #include "client/serve/request/completion_request.h"
 #include "client/serve/request/request_privacy.h"

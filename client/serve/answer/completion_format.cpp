@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 #include "client/json_line.h"
@@ -70,6 +71,45 @@ Json timings_of(const GenerationStats& stats) {
           {"draft_n_accepted", stats.accepted}};
 }
 
+Json entry_of(const Logprob& logprob, const TokenTexts& texts) {
+  const std::string_view text = texts.text(logprob.token);
+  Json bytes = Json::array();
+  for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
+  return {{"token", text}, {"logprob", logprob.value}, {"bytes", std::move(bytes)}};
+}
+
+// Log probabilities in the shapes of /v1/chat/completions and /v1/completions.
+Json chat_logprobs(std::span<const ToldToken> tokens, const TokenTexts& texts) {
+  Json content = Json::array();
+  for (const ToldToken& token : tokens) {
+    Json entry = entry_of(token.told.front(), texts);
+    entry["top_logprobs"] = Json::array();
+    for (const Logprob& likely : std::span(token.told).subspan(1)) {
+      entry["top_logprobs"].push_back(entry_of(likely, texts));
+    }
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+Json text_logprobs(std::span<const ToldToken> tokens, const TokenTexts& texts) {
+  Json json = {{"tokens", Json::array()},
+               {"token_logprobs", Json::array()},
+               {"top_logprobs", Json::array()},
+               {"text_offset", Json::array()}};
+  for (const ToldToken& token : tokens) {
+    json["tokens"].push_back(texts.text(token.told.front().token));
+    json["token_logprobs"].push_back(token.told.front().value);
+    json["text_offset"].push_back(token.text_offset);
+    Json likeliest = Json::object();
+    for (const Logprob& likely : std::span(token.told).subspan(1)) {
+      likeliest[std::string(texts.text(likely.token))] = likely.value;
+    }
+    json["top_logprobs"].push_back(std::move(likeliest));
+  }
+  return json;
+}
+
 std::string_view provenance_name(Provenance provenance) {
   switch (provenance) {
     case Provenance::offline:
@@ -95,10 +135,12 @@ bool FinishedChoice::is_offline() const {
   });
 }
 
-CompletionFormat::CompletionFormat(Options options, std::uint64_t salt)
-    : options_(std::move(options)),
+CompletionFormat::CompletionFormat(const CompletionRequest& request, Options options,
+                                   std::uint64_t salt)
+    : request_(request),
+      options_(std::move(options)),
       padding_(salt),
-      id_((options_.kind == CompletionKind::chat ? "chatcmpl-" : "cmpl-") +
+      id_((request_.kind == CompletionKind::chat ? "chatcmpl-" : "cmpl-") +
           random_characters(padding_, kIdCharacters)),
       created_(std::chrono::duration_cast<std::chrono::seconds>(
                    std::chrono::system_clock::now().time_since_epoch())
@@ -106,7 +148,7 @@ CompletionFormat::CompletionFormat(Options options, std::uint64_t salt)
 
 // `is_offline`: the device alone wrote some of it; clients see that in the fingerprint.
 CompletionFormat::Json CompletionFormat::frame(bool chunk, bool is_offline) const {
-  const bool chat = options_.kind == CompletionKind::chat;
+  const bool chat = request_.kind == CompletionKind::chat;
   return {{"id", id_},
           {"object", !chat   ? "text_completion"
                      : chunk ? "chat.completion.chunk"
@@ -122,7 +164,7 @@ CompletionFormat::Json CompletionFormat::chunk_of(std::uint32_t choice, const st
                                                   bool is_offline) const {
   Json chunk = frame(true, is_offline);
   Json one = {{"index", choice}};
-  if (options_.kind == CompletionKind::chat) {
+  if (request_.kind == CompletionKind::chat) {
     one["delta"] = Json::object();
     if (text != nullptr) one["delta"]["content"] = *text;
   } else {
@@ -131,12 +173,12 @@ CompletionFormat::Json CompletionFormat::chunk_of(std::uint32_t choice, const st
   one["logprobs"] = nullptr;
   one["finish_reason"] = nullptr;
   chunk["choices"].push_back(std::move(one));
-  if (options_.includes_usage) chunk["usage"] = nullptr;
+  if (request_.includes_usage) chunk["usage"] = nullptr;
   return chunk;
 }
 
 std::string CompletionFormat::event_of(Json chunk, std::size_t text_bytes) {
-  if (options_.obfuscates) {
+  if (request_.obfuscates) {
     const std::size_t rest = text_bytes % kObfuscationBytes;
     chunk["obfuscation"] = random_characters(padding_, kObfuscationBytes - rest);
   }
@@ -166,7 +208,7 @@ std::string CompletionFormat::text_event(std::uint32_t choice, const VisibleText
 // Null if none are returned.
 CompletionFormat::Json CompletionFormat::logprobs_json(std::span<const ToldToken> tokens) const {
   if (!options_.texts) return nullptr;
-  return options_.kind == CompletionKind::chat ? chat_logprobs(tokens, *options_.texts)
+  return request_.kind == CompletionKind::chat ? chat_logprobs(tokens, *options_.texts)
                                                : text_logprobs(tokens, *options_.texts);
 }
 
@@ -230,9 +272,9 @@ std::string CompletionFormat::end_event(std::uint32_t choice, const FinishedChoi
 
 std::string CompletionFormat::last_events(const std::vector<FinishedChoice>& choices) {
   std::string events;
-  if (options_.includes_usage) {
+  if (request_.includes_usage) {
     Json chunk = frame(true, std::ranges::any_of(choices, &FinishedChoice::is_offline));
-    chunk["usage"] = usage_of(choices, options_.choices_per_prompt);
+    chunk["usage"] = usage_of(choices, request_.choices);
     chunk["timings"] = timings_of(choices.front().outcome.stats);
     events = event_of(std::move(chunk), 0);
   }
@@ -247,7 +289,7 @@ std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) 
   Json answer = frame(false, std::ranges::any_of(choices, &FinishedChoice::is_offline));
   for (std::size_t i = 0; i < choices.size(); ++i) {
     Json one = {{"index", i}};
-    if (options_.kind == CompletionKind::chat) {
+    if (request_.kind == CompletionKind::chat) {
       one["message"] = {{"role", "assistant"}, {"content", choices[i].text}, {"refusal", nullptr}};
       if (!choices[i].thought.empty()) {
         one["message"]["reasoning_content"] = choices[i].thought;
@@ -265,7 +307,7 @@ std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) 
     one["x_edgedraft"] = counters_of(choices[i].outcome);
     answer["choices"].push_back(std::move(one));
   }
-  answer["usage"] = usage_of(choices, options_.choices_per_prompt);
+  answer["usage"] = usage_of(choices, request_.choices);
   answer["timings"] = timings_of(choices.front().outcome.stats);
   return json_line(answer);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,13 +9,14 @@
 #include <vector>
 
 #include "client/engine/engine.h"
-#include "client/serve/answer/logprobs_format.h"
 #include "client/serve/json/api_error.h"
 #include "client/serve/request/completion_request.h"
 #include "client/serve/request/request_privacy.h"
 #include "client/serve/text/tools.h"
 #include "client/serve/text/visible_text.h"
 #include "shared/base/random.h"
+#include "shared/constraints/token_texts.h"
+#include "shared/types/logprob.h"
 
 namespace edgedraft::client {
 
@@ -22,6 +24,12 @@ namespace edgedraft::client {
 struct ToolCall {
   ChatCall call;
   bool is_restored = false;  // its arguments contain restored placeholders
+};
+
+// Log probabilities of one token of an answer.
+struct ToldToken {
+  std::vector<Logprob> told;    // its own, then the likeliest; never empty
+  std::size_t text_offset = 0;  // characters of the answer before it
 };
 
 // A choice at its end.
@@ -45,16 +53,12 @@ class CompletionFormat {
  public:
   using Json = nlohmann::ordered_json;
   struct Options {
-    CompletionKind kind;
-    std::string model;  // its name
-    std::uint32_t choices_per_prompt = 1;
-    bool includes_usage = false;
-    bool obfuscates = false;
+    std::string model;                          // its name
     std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are returned
     RequestPrivacy privacy{};
   };
-  // `salt` determines the id and the padding of events.
-  CompletionFormat(Options options, std::uint64_t salt);
+  // `request` must outlive it. `salt` determines the id and the padding of events.
+  CompletionFormat(const CompletionRequest& request, Options options, std::uint64_t salt);
 
   // Events, ready to send. A chat's choice begins with begin_event.
   std::string begin_event(std::uint32_t choice);
@@ -78,6 +82,7 @@ class CompletionFormat {
   Json calls_json(const std::vector<ToolCall>& calls, bool indexed);
   std::string event_of(Json chunk, std::size_t text_bytes);
 
+  const CompletionRequest& request_;
   Options options_;
   Random padding_;
   std::string id_;
