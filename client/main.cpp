@@ -1,12 +1,5 @@
-#include "client/commands/chat.h"
-#include "client/commands/convert.h"
-#include "client/commands/devices.h"
-#include "client/commands/index.h"
-#include "client/commands/perplexity.h"
+#include "client/commands/commands.h"
 #include "client/commands/report.h"
-#include "client/commands/run.h"
-#include "client/commands/serve.h"
-#include "client/commands/tokenize.h"
 #include "client/version.h"
 #include "shared/program/program.h"
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "client/commands/commands.h"
 #include "client/devices/timing_cache.h"
 #include "client/engine/bundle_file.h"
 #include "client/engine/drafter_placement.h"

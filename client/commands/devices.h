@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -10,22 +8,7 @@
 #include "client/devices/device_choice.h"
 #include "shared/drafting/memory_need.h"
 
-namespace CLI {
-class App;
-}
-
 namespace edgedraft::client {
-
-struct DevicesOptions {
-  std::filesystem::path bundle;
-  std::int64_t threads = 0;
-  bool json = false;
-};
-
-void declare_devices(CLI::App& app, DevicesOptions& options);
-
-// Lists the devices that can draft. Returns the exit status.
-Result<int> run_devices(const DevicesOptions& options);
 
 // A device and its measurement.
 struct ListedDevice {

@@ -1,4 +1,4 @@
-#include "client/commands/serve.h"
+#include "client/commands/commands.h"
 
 #include <CLI/CLI.hpp>
 #include <chrono>

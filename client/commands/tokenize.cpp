@@ -1,4 +1,4 @@
-#include "client/commands/tokenize.h"
+#include "client/commands/commands.h"
 
 #include <CLI/CLI.hpp>
 #include <iostream>

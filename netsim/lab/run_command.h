@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "client/commands/run.h"
+#include "client/commands/commands.h"
 
 namespace edgedraft::lab {
 

@@ -5,8 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <limits>
 
-#include "client/commands/chat.h"
-#include "client/commands/run.h"
+#include "client/commands/commands.h"
 #include "shared/drafting/kinds.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,4 +1,4 @@
-#include "client/commands/perplexity.h"
+#include "client/commands/commands.h"
 
 #include <gtest/gtest.h>
 
