@@ -1,6 +1,5 @@
 #include "server/cuda/cuda_arguments.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "server/cuda/cuda_error.h"

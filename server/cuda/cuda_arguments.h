@@ -3,7 +3,6 @@
 #include <cuda_runtime.h>
 
 #include <array>
-#include <cstdint>
 #include <span>
 #include <unordered_map>
 

@@ -1,8 +1,6 @@
 #include "server/cuda/cuda_backend.h"
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "kernels/cuda/ops.h"
 #include "server/cuda/cuda_arguments.h"

@@ -5,7 +5,6 @@
 #include <exception>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "server/sessions/session_fault.h"
 #include "server/sessions/tap_rows.h"

@@ -28,7 +28,6 @@
 #include "server/sessions/session_fault.h"
 #include "server/sessions/session_store.h"
 #include "shared/base/clock.h"
-#include "shared/drafting/tap.h"
 
 namespace edgedraft::server {
 

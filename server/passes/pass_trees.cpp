@@ -1,7 +1,6 @@
 #include "server/passes/pass_trees.h"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "server/sessions/session_fault.h"
 

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <numeric>
-#include <utility>
 
 #include "shared/speculative/score.h"
 

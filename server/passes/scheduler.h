@@ -8,8 +8,6 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "server/passes/pass_loop.h"
 

@@ -13,7 +13,6 @@
 #include "server/passes/scheduler.h"
 #include "server/program/model_host.h"
 #include "shared/net/listener.h"
-#include "shared/protocol/limits.h"
 
 namespace edgedraft::server {
 

@@ -5,7 +5,6 @@
 #include "server/proposers/probing_methods.h"
 #include "shared/program/endpoint.h"
 #include "shared/program/validators.h"
-#include "shared/protocol/limits.h"
 #include "shared/runtime/backend.h"
 
 namespace edgedraft::server {

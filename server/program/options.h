@@ -11,7 +11,6 @@
 #include "shared/base/error.h"
 #include "shared/drafting/drafter_kind.h"
 #include "shared/program/options.h"
-#include "shared/protocol/limits.h"
 
 namespace CLI {
 class App;

@@ -1,7 +1,6 @@
 #include "server/program/serve.h"
 
 #include <cstdlib>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -19,7 +18,6 @@
 #include "server/program/speculator.h"
 #include "server/proposers/speculation.h"
 #include "shared/base/log.h"
-#include "shared/drafting/drafter_kind.h"
 #include "shared/model/gguf_parts.h"
 #include "shared/net/listener.h"
 #include "shared/net/listening.h"

@@ -1,6 +1,5 @@
 #include "server/proposers/speculation_budget.h"
 
-#include <algorithm>
 
 namespace edgedraft::server {
 namespace {

@@ -1,6 +1,5 @@
 #include "server/sessions/prefix_index.h"
 
-#include <utility>
 
 #include "shared/base/check.h"
 

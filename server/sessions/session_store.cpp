@@ -2,9 +2,7 @@
 
 #include <openssl/rand.h>
 
-#include <algorithm>
 #include <sstream>
-#include <utility>
 
 #include "shared/base/check.h"
 

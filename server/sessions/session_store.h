@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "server/sessions/known_grammars.h"
 #include "server/sessions/prefix_index.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "server/sessions/pass.h"
 #include "server/sessions/session_fault.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "shared/base/check.h"
 #include "shared/drafting/kinds.h"

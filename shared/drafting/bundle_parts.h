@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "shared/base/error.h"
 #include "shared/drafting/bundle_config.h"

@@ -1,7 +1,6 @@
 #include "shared/drafting/memory_need.h"
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 namespace edgedraft {

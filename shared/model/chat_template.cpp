@@ -1,8 +1,6 @@
 #include "shared/model/chat_template.h"
 
 #include <algorithm>
-#include <utility>
-#include <vector>
 
 #include "shared/model/chat_template/evaluator.h"
 #include "shared/model/chat_template/json_value.h"

@@ -1,6 +1,5 @@
 #include "shared/model/tokenizer.h"
 
-#include <utility>
 
 #include "shared/base/check.h"
 #include "shared/model/special_matcher.h"

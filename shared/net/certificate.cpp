@@ -4,7 +4,6 @@
 #include <openssl/x509.h>
 
 #include <memory>
-#include <vector>
 
 #include "shared/base/bytes.h"
 #include "shared/base/check.h"

@@ -13,7 +13,6 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "shared/net/pem_file.h"
 
 #include <cstdint>
-#include <filesystem>
 #include <system_error>
 
 #include "shared/base/text_file.h"

@@ -10,7 +10,6 @@
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <cstddef>
-#include <memory>
 #include <string_view>
 
 #include "shared/base/check.h"

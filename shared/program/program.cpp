@@ -5,7 +5,6 @@
 
 #include <iostream>
 
-#include "shared/base/clock.h"
 #include "shared/base/printable.h"
 #include "shared/program/options.h"
 

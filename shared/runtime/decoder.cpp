@@ -1,7 +1,6 @@
 #include "shared/runtime/decoder.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <utility>
 

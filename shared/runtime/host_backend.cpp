@@ -11,7 +11,6 @@
 #endif
 
 #include "shared/base/check.h"
-#include "shared/runtime/op_checks.h"
 
 namespace edgedraft {
 namespace {

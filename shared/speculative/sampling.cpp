@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
 #include <limits>
 #include <numbers>
-#include <optional>
 
 #include "shared/base/check.h"
-#include "shared/base/random.h"
 #include "shared/speculative/draw_noise.h"
 
 namespace edgedraft {

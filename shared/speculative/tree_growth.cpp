@@ -1,9 +1,5 @@
 #include "shared/speculative/tree_growth.h"
 
-#include <algorithm>
-#include <numeric>
-#include <utility>
-#include <vector>
 
 #include "shared/base/check.h"
 #include "shared/speculative/best_nodes.h"

@@ -10,7 +10,6 @@
 #include "shared/drafting/drafter_fit.h"
 #include "shared/drafting/eagle/eagle_tensors.h"
 #include "shared/model/convert/hf_model.h"
-#include "shared/model/decoder_tensors.h"
 #include "shared/model/json_file.h"
 
 namespace edgedraft {

@@ -1,7 +1,6 @@
 #include "shared/drafting/index/corpus_index.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>

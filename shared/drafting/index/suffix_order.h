@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 #include "shared/base/error.h"
 #include "shared/drafting/index/scratch_file.h"

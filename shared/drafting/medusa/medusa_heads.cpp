@@ -1,6 +1,5 @@
 #include "shared/drafting/medusa/medusa_heads.h"
 
-#include <algorithm>
 
 #include "shared/base/check.h"
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "shared/drafting/moa/moa_tensors.h"
-#include "shared/runtime/layer.h"
 #include "shared/runtime/weight_store.h"
 
 namespace edgedraft {

@@ -1,7 +1,6 @@
 #include "shared/drafting/moa/moa_bundle.h"
 
 #include <string>
-#include <utility>
 
 #include "shared/drafting/bundle_parts.h"
 #include "shared/drafting/drafter_fit.h"

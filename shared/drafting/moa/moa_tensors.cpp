@@ -7,7 +7,6 @@
 #include "shared/drafting/drafter_fit.h"
 #include "shared/drafting/moa/moa_keys.h"
 #include "shared/drafting/moa/moa_row.h"
-#include "shared/model/gguf.h"
 #include "shared/model/tensor_shapes.h"
 
 namespace edgedraft {

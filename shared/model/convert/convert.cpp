@@ -1,6 +1,5 @@
 #include "shared/model/convert/convert.h"
 
-#include <string>
 #include <system_error>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "shared/model/convert/hf_model.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "shared/model/convert/hf_tokenizer.h"

@@ -5,7 +5,6 @@
 
 #include "shared/base/error.h"
 #include "shared/model/config.h"
-#include "shared/model/convert/hf_config.h"
 #include "shared/model/convert/model_plan.h"
 #include "shared/model/safetensors.h"
 #include "shared/tensor/dtype.h"

@@ -1,9 +1,7 @@
 #include "shared/model/convert/hf_tokenizer.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>

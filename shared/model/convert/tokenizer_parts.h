@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "shared/base/error.h"
 #include "shared/model/gguf_writer.h"
 #include "shared/model/tokenizer.h"
 #include "shared/model/tokenizer/space_rule.h"

@@ -1,6 +1,5 @@
 #include "shared/model/tokenizer/merges.h"
 
-#include <algorithm>
 #include <limits>
 #include <queue>
 #include <tuple>

@@ -16,7 +16,6 @@
 #include <boost/beast/http.hpp>
 #include <exception>
 #include <list>
-#include <optional>
 #include <thread>
 #include <utility>
 
