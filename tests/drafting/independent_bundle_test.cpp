@@ -1,4 +1,3 @@
-#include "shared/drafting/independent/independent_bundle.h"
 
 #include <gtest/gtest.h>
 

@@ -1,15 +1,153 @@
 #include "shared/drafting/eagle/eagle_kind.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
-#include "shared/drafting/eagle/eagle_bundle.h"
+#include "shared/base/check.h"
+#include "shared/base/error.h"
+#include "shared/drafting/bundle_parts.h"
+#include "shared/drafting/drafter_fit.h"
 #include "shared/drafting/eagle/eagle_network.h"
+#include "shared/drafting/eagle/eagle_tensors.h"
 #include "shared/drafting/network_kind.h"
 #include "shared/drafting/state_tap.h"
+#include "shared/model/convert/hf_model.h"
+#include "shared/model/convert/model_plan.h"
+#include "shared/model/json_file.h"
+#include "shared/model/safetensors.h"
 
 namespace edgedraft {
 namespace {
+
+using nlohmann::json;
+
+constexpr const char* kLayer = "layers.0.";
+
+// Published checkpoints state the number of heads; otherwise heads have the target's size.
+Result<std::uint32_t> head_dim_of(const json& config, const SafetensorsModel& checkpoint,
+                                  const DecoderConfig& target) {
+  const auto head_dim = json_u32(config, "head_dim");
+  if (!head_dim) return head_dim.error();
+  if (*head_dim) return **head_dim;
+  const auto heads = json_u32(config, "num_attention_heads");
+  if (!heads) return heads.error();
+  if (!*heads) return target.layer.heads.head_dim;
+  const auto query_cols = rows_of(checkpoint, std::string(kLayer) + "self_attn.q_proj.weight");
+  if (!query_cols) return query_cols.error();
+  if (**heads == 0 || *query_cols % **heads != 0) {
+    return Error{Errc::mismatch, "the drafter's " + std::to_string(*query_cols) +
+                                     " query columns are not a multiple of the " +
+                                     std::to_string(**heads) + " heads in its config.json"};
+  }
+  return *query_cols / **heads;
+}
+
+Result<LayerShape> read_shape(const json& config, const SafetensorsModel& checkpoint,
+                              const DecoderConfig& target) {
+  const auto head_dim = head_dim_of(config, checkpoint, target);
+  if (!head_dim) return head_dim.error();
+  const auto epsilon = json_number(config, "rms_norm_eps");
+  if (!epsilon) return epsilon.error();
+  return infer_layer(
+      checkpoint, {.prefix = kLayer,
+                   .dim = target.layer.dim,
+                   .head_dim = *head_dim,
+                   .rms_epsilon = static_cast<float>(epsilon->value_or(target.layer.rms_epsilon))});
+}
+
+// Columns of a planned matrix from `first` on, as many as it has rows, as a separate tensor.
+PlannedTensor square_of(const PlannedTensor& whole, std::uint64_t first, std::string name,
+                        DType type, ModelPlan& plan) {
+  const std::uint64_t dim = whole.info.dims[1];
+  const auto part_bytes = row_bytes(whole.source_type, dim);
+  EDGEDRAFT_CHECK(part_bytes.has_value());
+  const std::size_t row = whole.source.size() / dim;
+  const std::size_t begin = first / dim * *part_bytes;
+  Bytes& bytes = plan.made.emplace_back();
+  bytes.reserve(dim * *part_bytes);
+  for (std::uint64_t r = 0; r < dim; ++r) {
+    const ByteView part = whole.source.subspan(r * row + begin, *part_bytes);
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  }
+  const std::vector<std::uint64_t> dims{dim, dim};
+  return {.info = {.name = std::move(name), .type = stored_type(type, dims), .dims = dims},
+          .source_type = whole.source_type,
+          .source = bytes};
+}
+
+// fc.weight multiplies [embedding; feature]. Each half becomes a matrix of its own, so that both
+// matmuls accumulate and no concatenation is needed.
+void split_fc(DType type, ModelPlan& plan) {
+  const PlannedTensor whole = std::move(plan.tensors.back());
+  plan.tensors.pop_back();
+  plan.tensors.push_back(square_of(whole, 0, "fc_embd.weight", type, plan));
+  plan.tensors.push_back(square_of(whole, whole.info.dims[1], "fc_feature.weight", type, plan));
+}
+
+// Without `bias` in the configuration, the tensor decides: Llama 2 checkpoints have one without
+// saying so, Llama 3 checkpoints do not.
+Result<bool> wants_bias(const json& config, const SafetensorsModel& checkpoint) {
+  const auto bias = json_bool(config, "bias");
+  if (!bias) return bias.error();
+  return bias->value_or(checkpoint.find("fc.bias") != nullptr);
+}
+
+Result<void> add_metadata(const CheckpointInput& input, const LayerShape& shape,
+                          GgufMetadata& metadata) {
+  metadata.set_string("general.architecture", kEagleArchitecture);
+  const auto theta = json_number(input.config, "rope_theta");
+  if (!theta) return theta.error();
+  set_layer(metadata, kEagleLayerPrefix, shape,
+            static_cast<float>(theta->value_or(input.target.rope.theta)), RopeStyle::halves);
+  const auto variant = json_string(input.config, "variant");
+  if (!variant) return variant.error();
+  if (*variant) metadata.set_string(std::string(kEagleVariant), **variant);
+  return copy_identity(input.file, metadata);
+}
+
+Result<void> add_eagle(const CheckpointInput& input, ModelPlan& plan) {
+  const DecoderConfig& target = input.target;
+  const auto made_for = check_made_for(
+      input.config, {{"hidden_size", target.layer.dim}, {"vocab_size", target.vocabulary_count}});
+  if (!made_for) return made_for.error();
+  if (auto row = check_row(std::span(&target.layer.dim, 1)); !row) return row.error();
+  const auto shape = read_shape(input.config, input.checkpoint, target);
+  if (!shape) return shape.error();
+  const auto with_bias = wants_bias(input.config, input.checkpoint);
+  if (!with_bias) return with_bias.error();
+
+  if (auto added = add_metadata(input, *shape, plan.metadata); !added) return added.error();
+  add_divisors(target.rope, "layer.", plan);
+  copy_vocabulary(input.file, plan);
+  const std::uint64_t dim = target.layer.dim;
+  CheckpointReader reader(input.checkpoint, input.type, plan);
+  reader.leave_out("embed_tokens.weight", {target.vocabulary_count, dim});
+  reader.add("fc.weight", "fc.weight", {dim, 2 * dim}, 0);
+  if (reader.error()) return *reader.error();
+  split_fc(input.type, plan);
+  if (*with_bias) reader.add("fc.bias", "fc.bias", {dim}, 0);
+  reader.add_layer(kLayer, "layer.", *shape, RopeStyle::halves, InputNorm::optional);
+  reader.refuse_others();
+  if (reader.error()) return *reader.error();
+  return {};
+}
+
+// Whether a checkpoint has EAGLE's tensors.
+bool is_eagle_checkpoint(const SafetensorsModel& checkpoint) {
+  return checkpoint.find("fc.weight") != nullptr &&
+         checkpoint.find(std::string(kLayer) + "self_attn.q_proj.weight") != nullptr;
+}
+
+// Plans the bundle of an EAGLE or HASS checkpoint. Sizes come from the tensors' shapes. The head
+// size comes from config.json's number of heads, or else from the target.
+//
+// Source    the layout of the published checkpoints, such as yuhuili/EAGLE-LLaMA3-Instruct-8B
+// Errors    bad_file, unsupported; mismatch: the checkpoint was trained for another target
+Result<ModelPlan> plan_eagle_bundle(const BundleSource& source) {
+  return plan_checkpoint(source, add_eagle);
+}
 
 struct Eagle {
   using Model = EagleModel;
