@@ -6,10 +6,10 @@
 #include "shared/base/check.h"
 #include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/drafting/independent/independent_kind.h"
-#include "shared/drafting/index/retrieval_kind.h"
+#include "shared/drafting/index/retrieval_drafter.h"
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
-#include "shared/drafting/ngram/ngram_kind.h"
+#include "shared/drafting/ngram/ngram_drafter.h"
 
 namespace edgedraft {
 namespace {

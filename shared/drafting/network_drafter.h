@@ -9,8 +9,22 @@
 #include "shared/drafting/draft_network.h"
 #include "shared/drafting/drafter.h"
 #include "shared/runtime/memory_meter.h"
+#include "shared/speculative/tree_growth.h"
 
 namespace edgedraft {
+
+// Grows a tree with a network, until it is done (true) or the budget is spent (false). The root's
+// children come from the logits of network.commit(). After that the network holds the draft rows
+// numbered by `growth`.
+//
+// Cost      one call of network.expand per level, or part of one
+bool grow(DraftNetwork& network, TreeGrowth& growth, const GrowthBudget& budget = {});
+
+// A whole tree below the last committed token.
+//
+// Requires  valid(shape); network.commit() was the last call
+// Cost      shape.depth - 1 calls of network.expand
+DraftTree grow_tree(DraftNetwork& network, const TreeShape& shape);
 
 class NetworkDrafter;
 
@@ -66,6 +80,47 @@ class NetworkDrafter : public Drafter {
   std::vector<float> columns_;  // logits of a reduced vocabulary, before scattering
   std::vector<float> logits_;
   HeldMemory logits_held_;  // of these two
+};
+
+// Drafter of a network that only needs tokens.
+template <class Network>
+class TokenDrafter : public NetworkDrafter {
+ public:
+  // With its own weights; `parts` construct the network.
+  template <class... Parts>
+  explicit TokenDrafter(Backend& backend, Parts&&... parts)
+      : network_(backend, std::forward<Parts>(parts)...) {}
+  // One of several on the same weights, which share `latest`.
+  template <class Weights>
+  TokenDrafter(std::shared_ptr<Weights> weights, SharedLogits latest)
+      : NetworkDrafter(std::move(latest)), network_(std::move(weights)) {}
+
+ protected:
+  DraftNetwork& network() override { return network_; }
+
+  Network network_;
+};
+
+// Drafter of a network that stores a tap's rows per position as a memory. The network has
+//   activation_cols(), extend_memory(first_position, rows), truncate_memory(position).
+template <class Network>
+class MemoryDrafter final : public TokenDrafter<Network> {
+ public:
+  using TokenDrafter<Network>::TokenDrafter;
+
+  std::uint32_t activation_cols() const override { return this->network_.activation_cols(); }
+  void add_activations(std::uint32_t first, std::span<const float> rows) override {
+    this->network_.extend_memory(first, rows);
+    this->forget_logits();
+  }
+  void drop_activations(std::uint32_t first) override {
+    this->network_.truncate_memory(first);
+    this->forget_logits();
+  }
+  void truncate(std::uint32_t count) override {
+    NetworkDrafter::truncate(count);
+    drop_activations(count);
+  }
 };
 
 }  // namespace edgedraft

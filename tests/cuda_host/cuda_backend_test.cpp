@@ -8,7 +8,7 @@
 #include "kernels/cuda/ops.h"
 #include "server/sessions/target_session.h"
 #include "shared/drafting/eagle/eagle_network.h"
-#include "shared/drafting/medusa/medusa_heads.h"
+#include "shared/drafting/medusa/medusa_drafter.h"
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/moa/moa_tap.h"
 #include "tests/runtime/op_test.h"

@@ -1,4 +1,4 @@
-#include "shared/drafting/moa/lsa.h"
+#include "shared/drafting/moa/moa_tap.h"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/merged_drafter.h"
 #include "shared/drafting/moa/moa_kind.h"
-#include "shared/drafting/ngram/ngram_kind.h"
+#include "shared/drafting/ngram/ngram_drafter.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/planning_backend.h"
 #include "tests/support/random_tokens.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "shared/drafting/medusa/medusa_heads.h"
+#include "shared/drafting/medusa/medusa_drafter.h"
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "tests/pytorch/split_models.h"
 #include "tests/runtime/op_test.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "shared/drafting/network_growth.h"
+#include "shared/drafting/network_drafter.h"
 #include "tests/support/table_network.h"
 #include "tests/support/tree_paths.h"
 

@@ -1,7 +1,7 @@
 #include "shared/drafting/eagle/eagle_network.h"
 #include "shared/drafting/independent/independent_network.h"
 #include "shared/drafting/moa/moa_network.h"
-#include "shared/drafting/network_growth.h"
+#include "shared/drafting/network_drafter.h"
 #include "shared/speculative/tree_growth.h"
 #include "tests/support/made_up_rows.h"
 #include "tests/support/matrix_reading.h"

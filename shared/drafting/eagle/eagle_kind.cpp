@@ -10,7 +10,6 @@
 #include "shared/drafting/bundle_parts.h"
 #include "shared/drafting/drafter_fit.h"
 #include "shared/drafting/eagle/eagle_network.h"
-#include "shared/drafting/eagle/eagle_tensors.h"
 #include "shared/drafting/network_kind.h"
 #include "shared/drafting/state_tap.h"
 #include "shared/model/convert/hf_model.h"

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "shared/base/check.h"
-#include "shared/drafting/draft_rows.h"
 
 namespace edgedraft {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "shared/drafting/draft_network.h"
 #include "shared/drafting/eagle/eagle_tensors.h"
-#include "shared/drafting/memory_drafter.h"
+#include "shared/drafting/network_drafter.h"
 #include "shared/runtime/kv_cache.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/weight_store.h"

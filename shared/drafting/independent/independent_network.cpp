@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "shared/base/check.h"
-#include "shared/drafting/draft_rows.h"
+#include "shared/drafting/draft_network.h"
 
 namespace edgedraft {
 

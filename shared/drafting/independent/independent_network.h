@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "shared/drafting/memory_drafter.h"
+#include "shared/drafting/network_drafter.h"
 #include "shared/runtime/decoder.h"
 
 namespace edgedraft {

@@ -6,9 +6,13 @@
 #include <vector>
 
 #include "shared/drafting/drafter.h"
+#include "shared/drafting/drafter_kind.h"
 #include "shared/drafting/index/corpus_index.h"
 
 namespace edgedraft {
+
+// retrieval: drafts from indexes of public texts; accepts any file with the target's tokenizer.
+extern const DrafterKind kRetrievalKind;
 
 using SharedIndexes = std::shared_ptr<const std::vector<CorpusIndex>>;
 

@@ -11,7 +11,6 @@
 #include "shared/drafting/bundle_parts.h"
 #include "shared/drafting/drafter_fit.h"
 #include "shared/drafting/medusa/medusa_drafter.h"
-#include "shared/drafting/medusa/medusa_tensors.h"
 #include "shared/drafting/network_kind.h"
 #include "shared/drafting/state_tap.h"
 #include "shared/model/convert/hf_model.h"

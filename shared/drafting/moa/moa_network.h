@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "shared/drafting/draft_network.h"
-#include "shared/drafting/memory_drafter.h"
 #include "shared/drafting/moa/memory_projection.h"
-#include "shared/drafting/moa/moa_row.h"
+#include "shared/drafting/moa/moa_tensors.h"
+#include "shared/drafting/network_drafter.h"
 #include "shared/runtime/kv_cache.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/weight_store.h"

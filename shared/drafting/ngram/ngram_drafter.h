@@ -5,10 +5,16 @@
 #include <span>
 
 #include "shared/drafting/drafter.h"
+#include "shared/drafting/drafter_kind.h"
 #include "shared/drafting/ngram/ngram_table.h"
 #include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
+
+// Drafters from the conversation's own text; accept any file with the target's tokenizer.
+extern const DrafterKind kLookupKind;    // pld: prompt lookup
+extern const DrafterKind kAdaptiveKind;  // anpd: adaptive n-grams
+extern const DrafterKind kNgramKind;     // ngram: best of both
 
 // Drafts from the conversation's own text, without a model, since texts repeat themselves. Needs no
 // activations and no budget.
