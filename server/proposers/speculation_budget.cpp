@@ -1,6 +1,5 @@
 #include "server/proposers/speculation_budget.h"
 
-
 namespace edgedraft::server {
 namespace {
 

@@ -1,6 +1,5 @@
 #include "server/sessions/prefix_index.h"
 
-
 #include "shared/base/check.h"
 
 namespace edgedraft::server {

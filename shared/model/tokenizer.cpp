@@ -1,6 +1,5 @@
 #include "shared/model/tokenizer.h"
 
-
 #include "shared/base/check.h"
 #include "shared/model/special_matcher.h"
 #include "shared/model/tokenizer/byte_bpe_encoder.h"

@@ -1,6 +1,5 @@
 #include "shared/speculative/tree_growth.h"
 
-
 #include "shared/base/check.h"
 #include "shared/speculative/best_nodes.h"
 
