@@ -5,7 +5,6 @@
 
 #include "shared/base/text_file.h"
 #include "shared/program/toml_reader.h"
-#include "shared/program/toml_text.h"
 
 namespace edgedraft {
 namespace {

@@ -8,7 +8,6 @@
 #include "shared/base/printable.h"
 #include "shared/base/text_file.h"
 #include "shared/program/toml_reader.h"
-#include "shared/program/toml_text.h"
 
 namespace edgedraft::netsim {
 namespace {

@@ -18,7 +18,6 @@
 #include "client/privacy/uplink_record.h"
 #include "shared/net/link_plug.h"
 #include "shared/net/send_grid.h"
-#include "shared/net/server_contact.h"
 #include "shared/protocol/target_link.h"
 #include "shared/runtime/memory_meter.h"
 

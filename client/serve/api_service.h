@@ -33,7 +33,6 @@
 #include "shared/net/http/http_reply.h"
 #include "shared/net/link_plug.h"
 #include "shared/net/send_grid.h"
-#include "shared/net/server_contact.h"
 #include "shared/runtime/memory_meter.h"
 
 namespace edgedraft::client {

@@ -10,7 +10,6 @@
 #include "netsim/profile.h"
 #include "netsim/run/installation.h"
 #include "shared/program/toml_reader.h"
-#include "shared/program/toml_text.h"
 #include "shared/protocol/limits.h"
 
 namespace edgedraft::netsim {

@@ -3,11 +3,24 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 
 #include "shared/net/http/metrics_text.h"
 
 namespace edgedraft::server {
 namespace {
+
+HttpAnswer answer_to(const HttpRequest& request, const Pages& pages) {
+  if (request.method != "GET" && request.method != "HEAD") {
+    HttpAnswer answer = HttpServerOptions::plain_error(405, "only GET and HEAD are allowed");
+    answer.headers = {{"Allow", "GET, HEAD"}};
+    return answer;
+  }
+  auto page = pages(request.path);
+  return page ? *std::move(page)
+              : HttpServerOptions::plain_error(
+                    404, "not found; the pages are /metrics, /health and /ready");
+}
 
 constexpr std::array<std::string_view, kRefusals> kRefusalNames = {
     "queue_full", "no_room",  "context_full", "session_unknown", "invalid",
@@ -164,6 +177,12 @@ HttpAnswer ready_page(const Health::View& health) {
 }
 
 }  // namespace
+
+HttpServer::Handler page_handler(Pages pages) {
+  return [pages = std::move(pages)](const HttpRequest& request, HttpReply reply) {
+    reply.send(answer_to(request, pages));
+  };
+}
 
 std::string render_metrics(const Metrics& metrics, const ListenerStats& listener,
                            std::string_view version) {

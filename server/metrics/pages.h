@@ -7,9 +7,16 @@
 
 #include "server/metrics/metrics.h"
 #include "shared/net/http/http_message.h"
+#include "shared/net/http/http_server.h"
 #include "shared/net/listener.h"
 
 namespace edgedraft::server {
+
+// Page for a path; empty if there is none. Called on the HTTP server's thread.
+using Pages = std::function<std::optional<HttpAnswer>(std::string_view path)>;
+
+// Serves small monitoring pages: GET and HEAD only.
+HttpServer::Handler page_handler(Pages pages);
 
 // Metrics in Prometheus text format. Names follow vLLM's and llama.cpp's after our prefix
 // `edgedraft:`; docs/operations.md lists them. Labels have few, fixed values: no client data enters

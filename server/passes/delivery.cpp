@@ -5,13 +5,25 @@
 #include <exception>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "server/sessions/session_fault.h"
-#include "server/sessions/tap_rows.h"
+#include "shared/base/bytes.h"
+#include "shared/drafting/tap.h"
 #include "shared/protocol/activation_codec.h"
+#include "shared/runtime/kv_cache.h"
 
 namespace edgedraft::server {
 namespace {
+
+// Wire format of a tap's rows for positions first..first + count - 1.
+Bytes quantized_rows(Tap& tap, const KvCache& cache, std::uint32_t first, std::uint32_t count) {
+  const auto groups = tap.scale_groups();
+  const ActivationLayout layout({groups.begin(), groups.end()});
+  std::vector<float> values(std::size_t{count} * layout.cols());
+  tap.read(cache, first, count, values);
+  return quantize_rows(layout, values);
+}
 
 std::uint32_t microseconds(Duration d) {
   return static_cast<std::uint32_t>(

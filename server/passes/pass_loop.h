@@ -16,7 +16,6 @@
 #include "server/load/start_measurement.h"
 #include "server/metrics/metrics.h"
 #include "server/passes/admission.h"
-#include "server/passes/client.h"
 #include "server/passes/delivery.h"
 #include "server/passes/device_probe.h"
 #include "server/passes/hint_selection.h"

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "server/metrics/page_handler.h"
 #include "server/metrics/pages.h"
 #include "server/metrics/watched_listener.h"
 #include "server/passes/scheduler.h"

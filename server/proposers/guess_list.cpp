@@ -1,6 +1,5 @@
 #include "server/proposers/guess_list.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "shared/speculative/tree_operations.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/proposers/guess_scores.h"
+#include "server/proposers/guess_list.h"
 
 namespace edgedraft::server {
 namespace {

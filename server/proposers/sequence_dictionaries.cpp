@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "shared/base/check.h"
 #include "shared/base/random.h"
 
 namespace edgedraft::server {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "server/proposers/guess_scores.h"
+#include "server/proposers/guess_list.h"
 #include "shared/base/check.h"
 
 namespace edgedraft::server {

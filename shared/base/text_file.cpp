@@ -1,5 +1,6 @@
 #include "shared/base/text_file.h"
 
+#include <sys/stat.h>
 #include <cerrno>
 #include <fstream>
 #include <iostream>
@@ -8,6 +9,18 @@
 
 namespace edgedraft {
 namespace {
+
+Result<void> judge(int failed, const struct stat& status, const std::filesystem::path& file) {
+  if (failed != 0) {
+    return Error{Errc::io, file.string() + ": " + std::generic_category().message(errno)};
+  }
+  // Pipes and devices are passed on purpose.
+  if (!S_ISREG(status.st_mode) || (status.st_mode & S_IRWXO) == 0) return {};
+  return Error{Errc::usage,
+               file.string() +
+                   ": all users of this machine have access to it; restrict it with `chmod o= " +
+                   file.string() + "`"};
+}
 
 Result<std::string> read_to_the_end(std::istream& in, const std::string& name,
                                     std::uint64_t bytes_max) {
@@ -24,6 +37,18 @@ Result<std::string> read_to_the_end(std::istream& in, const std::string& name,
 }
 
 }  // namespace
+
+Result<void> check_private(const std::filesystem::path& file) {
+  struct stat status {};
+  const int failed = ::stat(file.c_str(), &status);
+  return judge(failed, status, file);
+}
+
+Result<void> check_private(int descriptor, const std::filesystem::path& file) {
+  struct stat status {};
+  const int failed = ::fstat(descriptor, &status);
+  return judge(failed, status, file);
+}
 
 Result<std::string> read_text_file(const std::filesystem::path& file, std::uint64_t bytes_max) {
   const std::string name = file.string();

@@ -2,15 +2,20 @@
 
 #include <openssl/bio.h>
 #include <openssl/x509.h>
-
+#include <cstdint>
 #include <memory>
+#include <system_error>
 
 #include "shared/base/bytes.h"
 #include "shared/base/check.h"
 #include "shared/base/sha256.h"
+#include "shared/base/text_file.h"
 
 namespace edgedraft {
 namespace {
+
+// System CA bundles have some hundred kilobytes.
+constexpr std::uint64_t kPemBytesMax = 64u << 20;
 
 constexpr std::string_view kPinPrefix = "sha256:";
 
@@ -23,6 +28,32 @@ std::string date_text(const ASN1_TIME* time) {
 }
 
 }  // namespace
+
+Result<void> check_pem_file(const std::filesystem::path& file) {
+  std::error_code unknown;  // reading the file reports the error
+  const auto status = std::filesystem::status(file, unknown);
+  if (std::filesystem::is_other(status)) {
+    return Error{Errc::usage,
+                 file.string() +
+                     ": not a regular file; save certificates and keys in regular files, because "
+                     "they are read more than once"};
+  }
+  const auto text = read_text_file(file, kPemBytesMax);
+  if (!text) return text.error();
+  return {};
+}
+
+int give_no_passphrase(char*, int, int, void* wanted) {
+  *static_cast<bool*>(wanted) = true;
+  return -1;
+}
+
+Error encrypted_key(const std::filesystem::path& file) {
+  return {Errc::bad_file,
+          file.string() +
+              ": the key is encrypted, and a passphrase cannot be entered: decrypt it "
+              "with `openssl pkey -in FILE -out FILE`"};
+}
 
 std::string pin_of(const x509_st* certificate) {
   unsigned char* der = nullptr;

@@ -8,7 +8,6 @@
 #include "shared/net/link_plug.h"
 #include "shared/net/name_lookup.h"
 #include "shared/net/send_grid.h"
-#include "shared/net/server_contact.h"
 #include "shared/net/tls.h"
 #include "shared/protocol/target_link.h"
 

@@ -15,7 +15,6 @@
 #include "shared/base/bytes.h"
 #include "shared/base/check.h"
 #include "shared/net/certificate.h"
-#include "shared/net/pem_file.h"
 
 namespace edgedraft {
 namespace {

@@ -13,9 +13,8 @@
 #include <string_view>
 
 #include "shared/base/check.h"
-#include "shared/base/private_file.h"
+#include "shared/base/text_file.h"
 #include "shared/net/certificate.h"
-#include "shared/net/pem_file.h"
 
 namespace edgedraft {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "shared/base/text_file.h"
-#include "shared/program/toml_text.h"
+#include "shared/program/toml_reader.h"
 
 namespace edgedraft {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "shared/base/private_file.h"
+#include "shared/base/text_file.h"
 
 namespace edgedraft {
 namespace {

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <toml++/toml.h>
-
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <initializer_list>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -15,6 +16,12 @@
 #include "shared/base/error.h"
 
 namespace edgedraft {
+
+// toml::parse for untrusted text. Refuses non-ASCII characters outside quotes and comments, for
+// which the library has undefined behaviour (toml++ 3.3, is_non_ascii_horizontal_whitespace).
+// Errors    usage naming the file and, after `line_mark`, the line
+Result<toml::table> parse_toml(std::string_view text, const std::filesystem::path& file,
+                               const std::string& line_mark = ", line ");
 
 // At most twelve digits.
 std::string number_text(double value);

@@ -7,7 +7,6 @@
 
 #include "shared/runtime/backend.h"
 #include "shared/runtime/kv_pool.h"
-#include "shared/runtime/state_planes.h"
 
 namespace edgedraft {
 

@@ -1,4 +1,4 @@
-#include "shared/program/toml_text.h"
+#include "shared/program/toml_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "server/passes/client.h"
+#include "server/passes/request.h"
 
 namespace edgedraft::testing {
 using namespace server;

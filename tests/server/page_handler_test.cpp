@@ -1,4 +1,4 @@
-#include "server/metrics/page_handler.h"
+#include "server/metrics/pages.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/passes/client.h"
+#include "server/passes/request.h"
 #include "shared/base/random.h"
 #include "shared/speculative/draft_tree.h"
 #include "tests/support/toy_models.h"

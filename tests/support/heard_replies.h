@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/passes/client.h"
+#include "server/passes/request.h"
 #include "tests/support/held_length.h"
 
 namespace edgedraft::testing {

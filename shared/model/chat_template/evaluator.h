@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "shared/base/error.h"
-#include "shared/model/chat_template/arguments.h"
 #include "shared/model/chat_template/meter.h"
 #include "shared/model/chat_template/parser.h"
+#include "shared/model/chat_template/value.h"
 
 namespace edgedraft::chat {
 

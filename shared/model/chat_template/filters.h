@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "shared/model/chat_template/arguments.h"
 #include "shared/model/chat_template/meter.h"
+#include "shared/model/chat_template/value.h"
 
 namespace edgedraft::chat {
 

@@ -1,6 +1,5 @@
 #include "shared/model/chat_template/value.h"
 
-#include <algorithm>
 
 namespace edgedraft::chat {
 

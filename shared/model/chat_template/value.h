@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -90,5 +91,20 @@ struct Map {
 
 // An integer, or a boolean as 0 or 1, as in Python; nullopt for other values.
 std::optional<std::int64_t> number_of(const Value& value);
+
+// Arguments of a function, method, filter or test.
+struct Arguments {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> named;
+
+  std::size_t count() const { return positional.size() + named.size(); }
+  // Argument `i`, or the one of that name; undefined if missing.
+  Value get(std::size_t i, std::string_view name) const {
+    if (i < positional.size()) return positional[i];
+    const auto found = std::find_if(named.begin(), named.end(),
+                                    [name](const auto& entry) { return entry.first == name; });
+    return found == named.end() ? Value{} : found->second;
+  }
+};
 
 }  // namespace edgedraft::chat

@@ -1,4 +1,4 @@
-#include "shared/model/tokenizer/sentencepiece_encoder.h"
+#include "shared/model/tokenizer/text_encoder.h"
 
 #include <sentencepiece_processor.h>
 
