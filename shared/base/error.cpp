@@ -1,54 +1,24 @@
 #include "shared/base/error.h"
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 
 #include "shared/base/check.h"
 
 namespace edgedraft {
 
 std::string_view to_string(Errc code) {
-  switch (code) {
-    case Errc::usage:
-      return "usage";
-    case Errc::io:
-      return "io";
-    case Errc::bad_file:
-      return "bad_file";
-    case Errc::unsupported:
-      return "unsupported";
-    case Errc::mismatch:
-      return "mismatch";
-    case Errc::context_full:
-      return "context_full";
-    case Errc::frame_truncated:
-      return "frame_truncated";
-    case Errc::frame_too_large:
-      return "frame_too_large";
-    case Errc::bad_message:
-      return "bad_message";
-    case Errc::protocol:
-      return "protocol";
-    case Errc::version:
-      return "version";
-    case Errc::unauthorized:
-      return "unauthorized";
-    case Errc::untrusted:
-      return "untrusted";
-    case Errc::refused:
-      return "refused";
-    case Errc::session_unknown:
-      return "session_unknown";
-    case Errc::link_down:
-      return "link_down";
-    case Errc::unknown_host:
-      return "unknown_host";
-    case Errc::timed_out:
-      return "timed_out";
-    case Errc::cancelled:
-      return "cancelled";
-  }
-  return "unknown";
+  // In the order of Errc.
+  constexpr std::string_view kNames[] = {
+      "usage",        "io",           "bad_file",        "unsupported",
+      "mismatch",     "context_full", "frame_truncated", "frame_too_large",
+      "bad_message",  "protocol",     "version",         "unauthorized",
+      "untrusted",    "refused",      "session_unknown", "link_down",
+      "unknown_host", "timed_out",    "cancelled"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Errc::cancelled) + 1);
+  return kNames[static_cast<std::size_t>(code)];
 }
 
 void check_failed(std::string_view condition, const boost::source_location& where) {

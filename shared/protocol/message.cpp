@@ -1,5 +1,8 @@
 #include "shared/protocol/message.h"
 
+#include <cstddef>
+#include <iterator>
+
 #include "shared/protocol/outgoing.h"
 
 namespace edgedraft::wire {
@@ -13,42 +16,6 @@ void compare(const std::optional<Digest>& client, const std::optional<Digest>& s
   differing += std::string(name) + " (client " + to_hex(*client).substr(0, 12) + ", server " +
                to_hex(*server).substr(0, 12) + ")";
 }
-
-}  // namespace
-
-std::string_view to_string(Kind kind) {
-  switch (kind) {
-    case Kind::hello:
-      return "hello";
-    case Kind::welcome:
-      return "welcome";
-    case Kind::prefill:
-      return "prefill";
-    case Kind::activations:
-      return "activations";
-    case Kind::verdict:
-      return "verdict";
-    case Kind::resume:
-      return "resume";
-    case Kind::ping:
-      return "ping";
-    case Kind::pong:
-      return "pong";
-    case Kind::cancel:
-      return "cancel";
-    case Kind::close:
-      return "close";
-    case Kind::error:
-      return "error";
-    case Kind::hints:
-      return "hints";
-    case Kind::pad:
-      return "pad";
-  }
-  return "unknown";
-}
-
-namespace {
 
 struct KindOf {
   Kind operator()(const Hello&) const { return Kind::hello; }
@@ -69,6 +36,14 @@ struct KindOf {
 };
 
 }  // namespace
+
+std::string_view to_string(Kind kind) {
+  constexpr std::string_view kNames[] = {"unknown", "hello",   "welcome", "prefill", "activations",
+                                         "unknown", "verdict", "resume",  "ping",    "pong",
+                                         "cancel",  "close",   "error",   "hints",   "pad"};
+  const auto number = static_cast<std::size_t>(kind);
+  return kNames[number < std::size(kNames) ? number : 0];
+}
 
 Kind kind_of(const Message& message) {
   return std::visit(KindOf(), message);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
@@ -14,47 +14,10 @@
 namespace edgedraft::chat {
 namespace {
 
-std::string json_quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          char code[8];
-          std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c));
-          out += code;
-        } else {
-          out += c;
-        }
-    }
-  }
-  return out += '"';
-}
-
 // Escapes shift marks, so a text with any foreign part becomes entirely foreign.
 MarkedText quoted_as_json(const MarkedText& text) {
-  std::string json = json_quoted(text.text());
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+  std::string json = nlohmann::json(text.text()).dump(-1, ' ', false, kReplace);
   return text.has_foreign() ? MarkedText::foreign(std::move(json))
                             : MarkedText::own(std::move(json));
 }
