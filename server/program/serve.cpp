@@ -3,11 +3,11 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
 #include "server/metrics/pages.h"
-#include "server/metrics/watched_listener.h"
 #include "server/passes/scheduler.h"
 #include "server/program/application.h"
 #include "server/program/credentials.h"
@@ -24,6 +24,40 @@
 
 namespace edgedraft::server {
 namespace {
+
+// The listener's statistics; empty before it exists and after it is gone.
+//
+// Threads   any
+class WatchedListener {
+ public:
+  // The listener is available for the lifetime of this object.
+  class Hold {
+   public:
+    Hold(WatchedListener& watched, const Listener& listener) : watched_(watched) {
+      watched_.watch(&listener);
+    }
+    ~Hold() { watched_.watch(nullptr); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    WatchedListener& watched_;
+  };
+
+  ListenerStats stats() const {
+    const std::lock_guard lock(mutex_);
+    return listener_ != nullptr ? listener_->stats() : ListenerStats{};
+  }
+
+ private:
+  void watch(const Listener* listener) {
+    const std::lock_guard lock(mutex_);
+    listener_ = listener;
+  }
+
+  mutable std::mutex mutex_;
+  const Listener* listener_ = nullptr;
+};
 
 constexpr const char* kVersion = "edgedraft-server " EDGEDRAFT_VERSION;
 

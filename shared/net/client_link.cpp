@@ -25,7 +25,6 @@
 #include "shared/base/host_port.h"
 #include "shared/net/connection.h"
 #include "shared/net/coroutines.h"
-#include "shared/net/dialer.h"
 #include "shared/net/listening.h"
 
 namespace edgedraft {

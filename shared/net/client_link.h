@@ -4,9 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "shared/net/back_off.h"
+#include "shared/net/dialer.h"
 #include "shared/net/link_plug.h"
-#include "shared/net/name_lookup.h"
 #include "shared/net/send_grid.h"
 #include "shared/net/tls.h"
 #include "shared/protocol/target_link.h"

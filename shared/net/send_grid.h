@@ -17,7 +17,6 @@ namespace edgedraft {
 // work would reveal its duration, so the grid continues up to a 10 s step.
 //
 // Threads   any
-// Threads   any
 class SendGrid {
  public:
   static constexpr Duration kStep = std::chrono::milliseconds(20);

@@ -1,4 +1,4 @@
-#include "shared/net/back_off.h"
+#include "shared/net/dialer.h"
 
 #include <gtest/gtest.h>
 
