@@ -5,10 +5,10 @@
 #include <sstream>
 #include <thread>
 
-#include "netsim/commands/child.h"
 #include "netsim/commands/simulate.h"
 #include "netsim/drivers/command.h"
 #include "netsim/drivers/link_driver.h"
+#include "netsim/drivers/process.h"
 #include "netsim/drivers/tc_commands.h"
 #include "shared/program/interrupt.h"
 #include "shared/program/validators.h"
@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 
 constexpr Duration kServerStartMost = 60s;
 constexpr Duration kLookInterval = 500ms;
+constexpr Duration kFarewell = 3s;
 
 int list_profiles() {
   for (const std::string& name : shipped_network_profiles()) {
@@ -102,14 +103,14 @@ bool is_listening(const LinkDriver& link, std::uint16_t port) {
   return false;
 }
 
-Result<void> wait_for_server(const LinkDriver& link, Child& server, const LinkCommandOptions& o) {
+Result<void> wait_for_server(const LinkDriver& link, Process& server, const LinkCommandOptions& o) {
   const Instant deadline = Clock::now() + kServerStartMost;
   for (;;) {
     if (interrupted()) return boost::system::in_place_value;
-    if (const auto status = server.status()) {
+    if (!server.running()) {
       return Error{Errc::link_down, "--at-server: the command exited with status " +
-                                        std::to_string(*status) + " before listening on port " +
-                                        std::to_string(o.port)};
+                                        std::to_string(server.status()) +
+                                        " before listening on port " + std::to_string(o.port)};
     }
     if (is_listening(link, o.port)) return boost::system::in_place_value;
     if (Clock::now() > deadline) {
@@ -132,7 +133,7 @@ std::string host_of(const std::string& endpoint) {
 
 Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkCommandOptions& o) {
   const std::string listen = host_of(link.server_listen()) + ":" + std::to_string(o.port);
-  std::optional<Child> server;
+  std::optional<Process> server;
   if (!o.at_server.empty()) {
     // Without namespaces, another program on the machine may hold the port and would be mistaken
     // for the server.
@@ -140,8 +141,11 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
       return Error{Errc::usage, "--at-server: port " + std::to_string(o.port) +
                                     " is already in use; give another port with --port"};
     }
-    auto started = Child::start(link.at_server({"sh", "-c", o.at_server}),
-                                {{"EDGEDRAFT_SERVER_LISTEN", listen}}, true);
+    // Standard output is the device's alone.
+    auto started = Process::start({.argv = link.at_server({"sh", "-c", "exec >&2\n" + o.at_server}),
+                                   .environment = {{"EDGEDRAFT_SERVER_LISTEN", listen}},
+                                   .attached = true,
+                                   .grace = kFarewell});
     if (!started) return started.error();
     server.emplace(std::move(*started));
     if (auto ready = wait_for_server(link, *server, o); !ready) return ready.error();
@@ -151,7 +155,7 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
 
   std::cerr << "link " << profile.name << ", driver " << link.name()
             << (link.approximate() ? " (approximate)" : "") << ", seed " << o.seed << '\n';
-  std::optional<Child> device;
+  std::optional<Process> device;
   if (o.command.empty()) {
     std::cout << "at the server's end: " << shell_line(link.at_server({"COMMAND"})) << '\n'
               << "at the device's end: " << shell_line(link.at_device({"COMMAND"})) << '\n'
@@ -159,14 +163,17 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
               << '\n'
               << "Ctrl-C removes the link" << std::endl;
   } else {
-    auto started = Child::start(link.at_device(o.command), {{"EDGEDRAFT_SERVER", *target}}, false);
+    auto started = Process::start({.argv = link.at_device(o.command),
+                                   .environment = {{"EDGEDRAFT_SERVER", *target}},
+                                   .attached = true,
+                                   .grace = kFarewell});
     if (!started) return started.error();
     device.emplace(std::move(*started));
   }
   Script script(profile, link);
   Instant next_look = Clock::now();
   std::optional<int> server_status;  // at the last check
-  while (!interrupted() && !(device && device->status())) {
+  while (!interrupted() && (!device || device->running())) {
     if (auto kept = script.keep_time(); !kept) return kept.error();
     // Detects a killed link process and a failed server. The device that fails with it may end a
     // moment later.
@@ -177,20 +184,21 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
                                           std::to_string(*server_status) +
                                           " before the device's command ended"};
       }
-      if (server) server_status = server->status();
+      if (server && !server->running()) server_status = server->status();
       next_look = Clock::now() + kLookInterval;
     }
     std::this_thread::sleep_for(5ms);
   }
   // The server shuts down while the link still exists.
-  const std::optional<int> status = device ? device->status() : std::nullopt;
+  const bool ended = device && !device->running();
+  const int status = ended ? device->status() : 0;
   device.reset();
   server.reset();
   const auto statistics = link.statistics();
   if (!statistics) return statistics.error();
   print_direction("up:   ", statistics->up);
   print_direction("down: ", statistics->down);
-  return interrupted() && !o.command.empty() ? kInterruptedExitCode : status.value_or(0);
+  return interrupted() && !o.command.empty() ? kInterruptedExitCode : status;
 }
 
 }  // namespace

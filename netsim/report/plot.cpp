@@ -8,7 +8,7 @@
 #include <regex>
 
 #include "netsim/report/html.h"
-#include "netsim/run/process.h"
+#include "netsim/drivers/process.h"
 
 namespace edgedraft::netsim {
 namespace {

@@ -9,7 +9,7 @@
 #include "netsim/run/installation.h"
 #include "netsim/run/plan.h"
 #include "netsim/run/probe.h"
-#include "netsim/run/process.h"
+#include "netsim/drivers/process.h"
 #include "shared/base/percentile.h"
 
 namespace edgedraft::netsim {

@@ -10,7 +10,7 @@
 
 #include "netsim/run/commit.h"
 #include "netsim/run/installation.h"
-#include "netsim/run/process.h"
+#include "netsim/drivers/process.h"
 #include "shared/base/bytes.h"
 #include "shared/base/sha256.h"
 

@@ -13,7 +13,7 @@
 #include "netsim/drivers/link_driver.h"
 #include "netsim/run/experiment.h"
 #include "netsim/run/plan.h"
-#include "netsim/run/process.h"
+#include "netsim/drivers/process.h"
 #include "shared/base/clock.h"
 
 namespace edgedraft::netsim {

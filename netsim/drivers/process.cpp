@@ -1,4 +1,4 @@
-#include "netsim/run/process.h"
+#include "netsim/drivers/process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -30,8 +30,8 @@ std::vector<std::string> environment_of(const ProcessOptions& options) {
   for (char** v = environ; *v; ++v) {
     // Our own option variables must not affect an experiment.
     const std::string variable = *v;
-    if (variable.starts_with("EDGEDRAFT_")) continue;
-    // If two variables have one name, programs see the first.
+    if (!options.attached && variable.starts_with("EDGEDRAFT_")) continue;
+    // Of two variables with one name, programs see the first.
     if (options.environment.contains(variable.substr(0, variable.find('=')))) continue;
     variables.push_back(variable);
   }
@@ -59,17 +59,21 @@ Result<Process> Process::start(const ProcessOptions& options) {
     // Only async-signal-safe calls between fork and exec.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
-    // We handle Ctrl-C ourselves.
-    setpgid(0, 0);
-    const int in = open("/dev/null", O_RDONLY);
-    const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    const int err = open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (in >= 0 && out >= 0 && err >= 0) {
-      dup2(in, 0);
-      dup2(out, 1);
-      dup2(err, 2);
-      execvpe(argv[0], argv.data(), envp.data());
+    bool ready = options.attached;
+    if (!options.attached) {
+      // We handle Ctrl-C ourselves.
+      setpgid(0, 0);
+      const int in = open("/dev/null", O_RDONLY);
+      const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      const int err = open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      ready = in >= 0 && out >= 0 && err >= 0;
+      if (ready) {
+        dup2(in, 0);
+        dup2(out, 1);
+        dup2(err, 2);
+      }
     }
+    if (ready) execvpe(argv[0], argv.data(), envp.data());
     const int error = errno;
     [[maybe_unused]] const ssize_t told = write(failure[1], &error, sizeof error);
     _exit(127);
@@ -80,6 +84,7 @@ Result<Process> Process::start(const ProcessOptions& options) {
   close(failure[0]);
   Process process;
   process.pid_ = pid;
+  process.grace_ = options.grace;
   if (error != 0) {
     if (pid > 0) process.wait_until(Clock::now() + std::chrono::seconds(5));
     return Error{Errc::io, options.argv[0] + " cannot be started: " + std::strerror(error)};
@@ -88,18 +93,17 @@ Result<Process> Process::start(const ProcessOptions& options) {
 }
 
 Process::Process(Process&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), status_(other.status_) {}
+    : pid_(std::exchange(other.pid_, -1)), grace_(other.grace_), status_(other.status_) {}
 
 Process& Process::operator=(Process&& other) noexcept {
   std::swap(pid_, other.pid_);
+  std::swap(grace_, other.grace_);
   std::swap(status_, other.status_);
   return *this;
 }
 
 Process::~Process() {
-  if (!running()) return;
-  signal(SIGKILL);
-  waitpid(pid_, nullptr, 0);
+  if (running()) end(grace_);
 }
 
 bool Process::running() {

@@ -14,11 +14,15 @@
 namespace edgedraft::netsim {
 
 struct ProcessOptions {
-  std::vector<std::string> argv;  // argv[0] is looked up in PATH
-  std::filesystem::path output;   // its standard output; truncated
-  std::filesystem::path errors;
+  std::vector<std::string> argv;   // argv[0] is looked up in PATH
+  std::filesystem::path output{};  // its standard output; truncated
+  std::filesystem::path errors{};
   std::map<std::string, std::string> environment{};  // added to ours, without our EDGEDRAFT_*
                                                      // variables
+  // Shares our terminal, streams, process group and whole environment; ignores `output` and
+  // `errors`.
+  bool attached = false;
+  Duration grace{0};  // from SIGTERM to SIGKILL when the object ends
 };
 
 // A child program. It ends with this object, and the system kills it if we die.
@@ -44,6 +48,7 @@ class Process {
   Process() = default;
 
   pid_t pid_ = -1;
+  Duration grace_{0};
   int status_ = -1;
 };
 
