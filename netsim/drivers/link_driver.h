@@ -22,7 +22,7 @@ class LinkDriver {
  public:
   virtual ~LinkDriver() = default;
 
-  virtual std::string_view name() const = 0;  // "tc", "tun" or "proxy"
+  virtual std::string_view name() const = 0;  // the driver, never "auto"
   // True if the link differs from the profile. The proxy relays a TCP stream and only imitates
   // packets. netem draws a delay per packet even if the profile holds one (hold_ms).
   virtual bool approximate() const = 0;
@@ -48,18 +48,15 @@ class LinkDriver {
   LinkDriver& operator=(const LinkDriver&) = delete;
 };
 
-enum class DriverKind { automatic, tc, tun, proxy };
-
-// "auto", "tc", "tun", "proxy".
-std::string_view to_string(DriverKind kind);
-Result<DriverKind> driver_kind_from(std::string_view name);
-
-// Builds the link. The caller fires the profile's events. `automatic` uses tun if namespaces and
-// /dev/net/tun are available, else the proxy.
+// Builds the link. The caller fires the profile's events. `driver` is tc, tun, proxy or auto: tun
+// if namespaces and /dev/net/tun are available, else the proxy. "loopback" builds no link: both
+// ends use this machine's loopback, for trying an experiment and for arms' own speed. It ignores
+// the profile and refuses events.
 //
-// Errors   unsupported   the machine lacks what the driver needs, or the driver lacks a feature of
+// Errors   usage         unknown driver
+//          unsupported   the machine lacks what the driver needs, or the driver lacks a feature of
 //                        the profile; the message names the remedy
-Result<std::unique_ptr<LinkDriver>> make_link(const NetworkProfile& profile, DriverKind kind,
-                                              std::uint64_t seed);
+Result<std::unique_ptr<LinkDriver>> make_link(const NetworkProfile& profile,
+                                              std::string_view driver, std::uint64_t seed);
 
 }  // namespace edgedraft::netsim

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "netsim/drivers/drivers.h"
+#include "netsim/drivers/link_driver.h"
 #include "netsim/drivers/link_process.h"
 #include "netsim/drivers/namespaces.h"
 
@@ -9,8 +9,13 @@ namespace edgedraft::netsim {
 // A link in its own process, between two namespaces if that process created any.
 class ProcessDriver final : public LinkDriver {
  public:
-  ProcessDriver(const char* name, std::unique_ptr<LinkProcess> process, bool approximate)
-      : name_(name), process_(std::move(process)), approximate_(approximate) {}
+  // `body` as for LinkProcess::start.
+  static Result<std::unique_ptr<LinkDriver>> start(
+      const char* name, bool approximate, const std::function<Result<void>(LinkChannel&)>& body) {
+    auto process = LinkProcess::start(body);
+    if (!process) return process.error();
+    return std::unique_ptr<LinkDriver>(new ProcessDriver(name, std::move(*process), approximate));
+  }
 
   std::string_view name() const override { return name_; }
   bool approximate() const override { return approximate_; }
@@ -45,11 +50,27 @@ class ProcessDriver final : public LinkDriver {
  private:
   static constexpr const char* kLoopback = "127.0.0.1";
 
+  ProcessDriver(const char* name, std::unique_ptr<LinkProcess> process, bool approximate)
+      : name_(name), process_(std::move(process)), approximate_(approximate) {}
+
   bool has_namespaces() const { return process_->namespaces().server_descriptor >= 0; }
 
   const char* name_;
   std::unique_ptr<LinkProcess> process_;
   bool approximate_;
 };
+
+// Two network namespaces with a TUN device each and the link model between them.
+Result<std::unique_ptr<LinkDriver>> make_tun_link(const NetworkProfile& profile,
+                                                  std::uint64_t seed);
+
+// Two network namespaces joined by a veth pair, with the kernel's netem at both ends. The kernel
+// draws its own random values: no seed.
+Result<std::unique_ptr<LinkDriver>> make_tc_link(const NetworkProfile& profile);
+
+// A relay of TCP connections on loopback. The link model schedules deliveries; a lost packet
+// arrives a round trip later, as if TCP had retransmitted it.
+Result<std::unique_ptr<LinkDriver>> make_proxy_link(const NetworkProfile& profile,
+                                                    std::uint64_t seed);
 
 }  // namespace edgedraft::netsim

@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "netsim/drivers/process_driver.h"
+#include "netsim/link/delay_distribution.h"
+
 namespace edgedraft::netsim {
 namespace {
 
@@ -383,6 +386,17 @@ void ProxyRelay::run(LinkChannel& channel) {
       if (!channel.serve([this](const LinkRequest& r) { return answer(r); })) return;
     }
   }
+}
+
+Result<std::unique_ptr<LinkDriver>> make_proxy_link(const NetworkProfile& profile,
+                                                    std::uint64_t seed) {
+  return ProcessDriver::start("proxy", true, [&](LinkChannel& channel) -> Result<void> {
+    DuplexLink link(profile.up, profile.down, seed, Clock::now());
+    ProxyRelay relay(link, mean_delay(profile.up) + mean_delay(profile.down));
+    channel.reply(LinkReply{});
+    relay.run(channel);
+    return boost::system::in_place_value;
+  });
 }
 
 }  // namespace edgedraft::netsim

@@ -175,10 +175,8 @@ Result<void> hold(const NetworkProfile& profile, LinkChannel& channel) {
 Result<std::unique_ptr<LinkDriver>> make_tc_link(const NetworkProfile& profile) {
   // Checked before anything is created.
   if (const auto plan = plan_tc_link(profile); !plan) return plan.error();
-  auto process = LinkProcess::start([&](LinkChannel& channel) { return hold(profile, channel); });
-  if (!process) return process.error();
-  return std::unique_ptr<LinkDriver>(
-      std::make_unique<ProcessDriver>("tc", std::move(*process), tc_is_approximate(profile)));
+  return ProcessDriver::start("tc", tc_is_approximate(profile),
+                              [&](LinkChannel& channel) { return hold(profile, channel); });
 }
 
 }  // namespace edgedraft::netsim

@@ -49,11 +49,8 @@ Result<void> carry(const NetworkProfile& profile, std::uint64_t seed, LinkChanne
 
 Result<std::unique_ptr<LinkDriver>> make_tun_link(const NetworkProfile& profile,
                                                   std::uint64_t seed) {
-  auto process =
-      LinkProcess::start([&](LinkChannel& channel) { return carry(profile, seed, channel); });
-  if (!process) return process.error();
-  return std::unique_ptr<LinkDriver>(
-      std::make_unique<ProcessDriver>("tun", std::move(*process), false));
+  return ProcessDriver::start("tun", false,
+                              [&](LinkChannel& channel) { return carry(profile, seed, channel); });
 }
 
 }  // namespace edgedraft::netsim

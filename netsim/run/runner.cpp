@@ -14,7 +14,6 @@
 #include "netsim/drivers/command.h"
 #include "netsim/run/calibration.h"
 #include "netsim/run/installation.h"
-#include "netsim/run/loopback.h"
 #include "netsim/run/manifest.h"
 #include "netsim/run/results.h"
 #include "shared/base/progress.h"
@@ -25,18 +24,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kNoLink = "loopback";
 constexpr const char* kSlowStartAfterIdle = "/proc/sys/net/ipv4/tcp_slow_start_after_idle";
 constexpr std::uint32_t kFailuresInARowMax = 3;
 constexpr std::uint32_t kCalibrationsMax = 3;
-
-Result<std::unique_ptr<LinkDriver>> open_link(const NetworkProfile& profile,
-                                              const std::string& driver, std::uint64_t seed) {
-  if (driver == kNoLink) return std::unique_ptr<LinkDriver>(std::make_unique<Loopback>());
-  const auto kind = driver_kind_from(driver);
-  if (!kind) return kind.error();
-  return make_link(profile, *kind, seed);
-}
 
 // A missing bundle is an error before anything is measured.
 Result<void> check_arms(const Experiment& e) {
@@ -120,7 +110,7 @@ class Runner {
   // so that missing requirements are found before anything is measured.
   Result<void> try_links() {
     for (const NetworkProfile& network : networks_) {
-      const auto link = open_link(network, driver_, e_.seeds.front());
+      const auto link = make_link(network, driver_, e_.seeds.front());
       if (!link) return link.error();
       driver_ = (*link)->name();
       const auto idle = run_command((*link)->at_server({"cat", kSlowStartAfterIdle}));
@@ -268,7 +258,7 @@ class Runner {
   }
 
   Result<std::unique_ptr<LinkDriver>> open_lanes_link(const Stage& stage, std::size_t lane) const {
-    return open_link(networks_[stage.network], driver_, stage.seed + 1000003 * lane);
+    return make_link(networks_[stage.network], driver_, stage.seed + 1000003 * lane);
   }
 
   // A lane's own link and server. An error of the link is recorded and ends the run.
@@ -411,9 +401,6 @@ class Runner {
 }  // namespace
 
 Result<RunTally> run_experiment(const Experiment& experiment, const RunnerOptions& options) {
-  if (options.driver != kNoLink) {
-    if (const auto kind = driver_kind_from(options.driver); !kind) return kind.error();
-  }
   std::vector<NetworkProfile> networks;
   for (const std::string& name : experiment.networks) {
     const bool is_path = name.find_first_of("/.") != std::string::npos;

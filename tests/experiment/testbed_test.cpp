@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "netsim/run/loopback.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft::netsim {
@@ -33,7 +32,7 @@ Error refusal(const std::string& script, std::vector<std::uint32_t> clients,
                        .device = device,
                        .seed = 1,
                        .program = server,
-                       .link = std::make_unique<Loopback>(),
+                       .link = make_link(network, "loopback", 1).value(),
                        .work = directory.path(),
                        .cancelled = [] { return false; }};
   if (start_max) parts.server_start_max = *start_max;

@@ -152,8 +152,7 @@ class CleanupTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     std::string why_not;
-    const DriverKind kind = driver_kind_from(GetParam()).value();
-    if (!MeasuredLink::make(read_network_profile("lan").value(), kind, 1, why_not)) {
+    if (!MeasuredLink::make(read_network_profile("lan").value(), GetParam(), 1, why_not)) {
       EDGEDRAFT_SKIP_WITHOUT(GetParam(), why_not);
     }
     running_ = std::make_unique<RunningLink>(GetParam());
@@ -191,7 +190,7 @@ TEST_P(CleanupTest, NextLinkCleansUpAfterKilledRun) {
   kill(running_->link(), SIGKILL);
   kill(running_->program(), SIGKILL);
   for (int i = 0; i < 1000 && lives(running_->link()); ++i) std::this_thread::sleep_for(10ms);
-  const auto swept = make_link(read_network_profile("lan").value(), DriverKind::proxy, 1);
+  const auto swept = make_link(read_network_profile("lan").value(), "proxy", 1);
   ASSERT_TRUE(swept) << swept.error().message;
   EXPECT_EQ(running_->left(), std::vector<pid_t>());
 }
@@ -201,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(Drivers, CleanupTest, ::testing::Values("tun", "proxy")
 
 TEST(CleanupTest, DestroyedLinkEndsItsProcesses) {
   std::string why_not;
-  auto link = MeasuredLink::make(read_network_profile("lan").value(), DriverKind::tun, 1, why_not);
+  auto link = MeasuredLink::make(read_network_profile("lan").value(), "tun", 1, why_not);
   if (!link) EDGEDRAFT_SKIP_WITHOUT("tun", why_not);
   const TemporaryDirectory scratch;
   Process forgotten(link->link().at_device({NETSIM_PROBE, "echo", "7000"}), scratch / "forgotten");
@@ -214,7 +213,7 @@ TEST(CleanupTest, DestroyedLinkEndsItsProcesses) {
 // get the inode of one of them.
 TEST(CleanupTest, KilledLinkLeavesUnrelatedProcessesRunning) {
   std::string why_not;
-  auto link = MeasuredLink::make(read_network_profile("lan").value(), DriverKind::tun, 1, why_not);
+  auto link = MeasuredLink::make(read_network_profile("lan").value(), "tun", 1, why_not);
   if (!link) EDGEDRAFT_SKIP_WITHOUT("tun", why_not);
   std::vector<std::string> apart{"unshare", "--net"};
   if (geteuid() != 0) apart.emplace_back("--user");
@@ -261,7 +260,7 @@ class Socket {
 };
 
 TEST(CleanupTest, ProxyClosesConnectionsOfOldAddresses) {
-  const auto link = make_link(read_network_profile("lan").value(), DriverKind::proxy, 1);
+  const auto link = make_link(read_network_profile("lan").value(), "proxy", 1);
   ASSERT_TRUE(link) << link.error().message;
   const pid_t process = own_link_process();
   ASSERT_NE(process, 0);
@@ -335,7 +334,7 @@ TEST(UnprivilegedTest, ReportsWhyTunIsUnavailable) {
 }
 
 TEST(TcDriverTest, ReportsMissingNetem) {
-  const auto link = make_link(read_network_profile("lan").value(), DriverKind::tc, 1);
+  const auto link = make_link(read_network_profile("lan").value(), "tc", 1);
   if (link) GTEST_SKIP() << "this kernel has netem";
   EXPECT_EQ(link.error().code, Errc::unsupported) << link.error().message;
   EXPECT_NE(link.error().message.find("--driver"), std::string::npos) << link.error().message;

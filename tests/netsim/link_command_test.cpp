@@ -7,10 +7,8 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
-#include "netsim/commands/simulate.h"
 #include "tests/e2e/process.h"
 
 namespace edgedraft::netsim {
@@ -46,13 +44,11 @@ TEST(LinkCommandTest, ScheduleIsDeterministicPerSeed) {
 }
 
 TEST(LinkCommandTest, ScheduleShowsScriptedEvents) {
-  const auto profile = parse_network_profile(
-      "both = { rate_mbit = 9.6, path_ms = 3 }\n[[event]]\nat_s = 0.002\naction = "
-      "\"down\"\nfor_s = 0.002\n",
-      "t.toml");
-  std::ostringstream out;
-  simulate(*profile, {.packets = 5, .packet_bytes = 1200}, 1, out);
-  EXPECT_EQ(out.str(),
+  const TemporaryDirectory scratch;
+  std::ofstream(scratch / "t.toml")
+      << "both = { rate_mbit = 9.6, path_ms = 3 }\n[[event]]\nat_s = 0.002\naction = "
+         "\"down\"\nfor_s = 0.002\n";
+  EXPECT_EQ(run({"--profile", (scratch / "t.toml").string(), "--simulate", "5"}).out,
             "direction,packet,sent_ns,fate,arrives_ns\n"
             "up,0,0,delivered,4000000\ndown,0,0,delivered,4000000\n"
             "up,1,1000000,delivered,5000000\ndown,1,1000000,delivered,5000000\n"

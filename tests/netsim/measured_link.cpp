@@ -17,9 +17,10 @@ using testing::Process;
 MeasuredLink::MeasuredLink(std::unique_ptr<LinkDriver> link)
     : link_(std::move(link)), port_(static_cast<std::uint16_t>(20'000 + getpid() % 10'000)) {}
 
-std::unique_ptr<MeasuredLink> MeasuredLink::make(const NetworkProfile& profile, DriverKind kind,
-                                                 std::uint64_t seed, std::string& why_not) {
-  auto link = make_link(profile, kind, seed);
+std::unique_ptr<MeasuredLink> MeasuredLink::make(const NetworkProfile& profile,
+                                                 std::string_view driver, std::uint64_t seed,
+                                                 std::string& why_not) {
+  auto link = make_link(profile, driver, seed);
   if (!link) {
     EXPECT_EQ(link.error().code, Errc::unsupported) << link.error().message;
     why_not = link.error().message;

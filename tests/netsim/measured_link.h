@@ -16,7 +16,7 @@ namespace edgedraft::netsim {
 class MeasuredLink {
  public:
   // nullptr if this machine cannot build the link, with the reason in `why_not`.
-  static std::unique_ptr<MeasuredLink> make(const NetworkProfile& profile, DriverKind kind,
+  static std::unique_ptr<MeasuredLink> make(const NetworkProfile& profile, std::string_view driver,
                                             std::uint64_t seed, std::string& why_not);
 
   LinkDriver& link() { return *link_; }

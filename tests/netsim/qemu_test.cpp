@@ -118,8 +118,8 @@ class NetemTest : public ::testing::Test {
     EXPECT_EQ(netem.overtaken > 0, reorders) << netem.overtaken;
 
     std::string why_not;
-    const auto link = MeasuredLink::make(parse_network_profile(text, "own.toml").value(),
-                                         DriverKind::tun, 1, why_not);
+    const auto link =
+        MeasuredLink::make(parse_network_profile(text, "own.toml").value(), "tun", 1, why_not);
     if (!link) EDGEDRAFT_SKIP_WITHOUT("tun", why_not);
     expect_same_distribution(netem.round_trips, link->round_trips(kRoundTrips));
   }
