@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "tests/support/expect.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
@@ -17,9 +18,7 @@ TEST(TextFileTest, ReadsFilesUpToLimit) {
   const auto file = scratch.write("text", text);
   EXPECT_EQ(read_text(file, text.size()).value(), text);
   EXPECT_EQ(read_text(scratch.write("empty", ""), 0).value(), "");
-  const auto longer = read_text(file, text.size() - 1);
-  ASSERT_FALSE(longer);
-  EXPECT_EQ(longer.error().code, Errc::usage);
+  EXPECT_TRUE(fails_with(read_text(file, text.size() - 1), Errc::usage));
 }
 
 TEST(TextFileTest, ReportsReasonForUnreadableFile) {
@@ -32,8 +31,7 @@ TEST(TextFileTest, ReportsReasonForUnreadableFile) {
       {scratch / std::string(300, 'n'), "File name too long"}};
   for (const auto& [file, reason] : cases) {
     const auto text = read_text(file, 1);
-    ASSERT_FALSE(text) << file;
-    EXPECT_EQ(text.error().code, Errc::io);
+    ASSERT_TRUE(fails_with(text, Errc::io)) << file;
     EXPECT_EQ(text.error().message, file.string() + ": " + reason);
   }
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/expect.h"
+
 namespace edgedraft::bench {
 namespace {
 
@@ -17,11 +19,7 @@ TEST(KnownShapesTest, FindsShapesByEitherName) {
 
 TEST(KnownShapesTest, UnknownNameListsKnownShapes) {
   for (const char* name : {"", "llama"}) {
-    const auto shape = find_known_shape(name);
-    ASSERT_FALSE(shape) << name;
-    EXPECT_EQ(shape.error().code, Errc::usage);
-    EXPECT_NE(shape.error().message.find("tinyllama, llama3-8b, "), std::string::npos)
-        << shape.error().message;
+    EXPECT_TRUE(fails_with(find_known_shape(name), Errc::usage, "tinyllama, llama3-8b, ")) << name;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "tests/e2e/process.h"
+#include "tests/support/expect.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -69,9 +70,7 @@ TEST_F(PeerTest, NamesMissingProgram) {
 
 TEST_F(PeerTest, FailureNamesCommand) {
   const auto passes = run("false");
-  ASSERT_FALSE(passes);
-  EXPECT_EQ(passes.error().code, Errc::io);
-  EXPECT_NE(passes.error().message.find("false -m m.gguf"), std::string::npos);
+  ASSERT_TRUE(fails_with(passes, Errc::io, "false -m m.gguf"));
 }
 
 TEST_F(PeerTest, RejectsOutputWithoutTimes) {
@@ -84,10 +83,7 @@ TEST_F(PeerTest, RejectsOutputWithoutTimes) {
             {"n_prompt": 8, "n_gen": 0, "samples_ns": [1]}])",
         R"([{"n_prompt": 1, "n_gen": 0, "samples_ns": "soon"},
             {"n_prompt": 8, "n_gen": 0, "samples_ns": [1]}])"}) {
-    const auto passes = run_one_that_prints(text);
-    ASSERT_FALSE(passes) << text;
-    EXPECT_EQ(passes.error().code, Errc::unsupported) << text;
-    EXPECT_NE(passes.error().message.find("llama-bench"), std::string::npos) << text;
+    EXPECT_TRUE(fails_with(run_one_that_prints(text), Errc::unsupported, "llama-bench")) << text;
   }
 }
 

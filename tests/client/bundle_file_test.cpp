@@ -10,6 +10,7 @@
 #include "tests/drafting/damaged_bundle.h"
 #include "tests/drafting/wide_models.h"
 #include "tests/model/hf_directory.h"
+#include "tests/support/expect.h"
 #include "tests/support/reference_backend.h"
 
 namespace edgedraft::client {
@@ -44,10 +45,7 @@ class BundleFileTest : public ::testing::Test {
 
 void expect_error(const std::filesystem::path& path, BundleUse use, Errc code) {
   const auto bundle = BundleFile::open(path, use);
-  ASSERT_FALSE(bundle);
-  EXPECT_EQ(bundle.error().code, code) << bundle.error().message;
-  EXPECT_NE(bundle.error().message.find(path.string()), std::string::npos)
-      << bundle.error().message;
+  EXPECT_TRUE(fails_with(bundle, code, path.string()));
 }
 
 // Renders conversations with a ChatML template that has or lacks the role system.
@@ -151,7 +149,7 @@ TEST_F(BundleFileTest, NamesMissingOrMalformedFile) {
   ASSERT_TRUE(bundle);
   const auto bad = bundle->chat_template(directory_.write("bad.jinja", "{% for %}"));
   ASSERT_FALSE(bad);
-  EXPECT_NE(bad.error().message.find("bad.jinja"), std::string::npos);
+  EXPECT_TRUE(contains(bad.error().message, "bad.jinja"));
 }
 
 // A tokenizer alone serves plain decoding but cannot draft.
@@ -169,10 +167,9 @@ void expect_refused_by_server(const std::filesystem::path& target,
                               const std::string& named) {
   const auto backend = make_reference_backend();
   const auto host = ModelHost::load(*backend, {.model = target, .bundles = {bundle}});
-  ASSERT_FALSE(host) << named;
-  EXPECT_EQ(host.error().code, code) << host.error().message;
+  ASSERT_TRUE(fails_with(host, code)) << named;
   for (const std::string& part : {named, bundle.string()}) {
-    EXPECT_NE(host.error().message.find(part), std::string::npos) << host.error().message;
+    EXPECT_TRUE(contains(host.error().message, part));
   }
 }
 

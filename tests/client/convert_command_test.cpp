@@ -9,6 +9,7 @@
 #include "shared/drafting/moa/moa_tensors.h"
 #include "shared/model/gguf.h"
 #include "tests/model/hf_directory.h"
+#include "tests/support/expect.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft::client {
@@ -19,10 +20,7 @@ const std::filesystem::path kFixtures = EDGEDRAFT_TEST_DATA "/fixtures";
 class ConvertCommandTest : public ::testing::Test {
  protected:
   void expect_error(const ConvertCommandOptions& options, Errc code, const std::string& named) {
-    const auto done = run_convert(options);
-    ASSERT_FALSE(done) << named;
-    EXPECT_EQ(done.error().code, code) << done.error().message;
-    EXPECT_NE(done.error().message.find(named), std::string::npos) << done.error().message;
+    EXPECT_TRUE(fails_with(run_convert(options), code, named)) << named;
   }
 
   ConvertCommandOptions options(const std::filesystem::path& input, const std::string& output) {

@@ -14,6 +14,7 @@
 #include "shared/drafting/index/corpus_index.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
+#include "tests/support/expect.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft::client {
@@ -80,8 +81,8 @@ TEST_F(CorpusTextTest, ReadsJsonLinesFieldAndNamesInvalidLine) {
     const Texts refused = read("a.jsonl", "{\"text\": \"a\"}\n" + std::string(bad) + "\n");
     ASSERT_EQ(refused.size(), 2u) << bad;
     EXPECT_EQ(refused[0], "bad_file");
-    EXPECT_NE(refused[1].find("a.jsonl"), std::string::npos) << refused[1];
-    EXPECT_NE(refused[1].find("line 2"), std::string::npos) << refused[1];
+    EXPECT_TRUE(contains(refused[1], "a.jsonl"));
+    EXPECT_TRUE(contains(refused[1], "line 2"));
   }
   EXPECT_EQ(read("a.jsonl", "{\"other\": \"a\"}", {.field = "other"}), Texts{"a"});
 }
@@ -97,10 +98,7 @@ class IndexCommandTest : public ::testing::Test {
   }
 
   void expect_error(const IndexCommandOptions& options, Errc code, const std::string& named) {
-    const auto done = run_index(options);
-    ASSERT_FALSE(done) << named;
-    EXPECT_EQ(done.error().code, code) << done.error().message;
-    EXPECT_NE(done.error().message.find(named), std::string::npos) << done.error().message;
+    EXPECT_TRUE(fails_with(run_index(options), code, named)) << named;
   }
 
   Texts documents() {
@@ -253,13 +251,13 @@ TEST_F(IndexCommandTest, RefusesNonPublicIndexForOnlineDrafting) {
   EXPECT_EQ(refusal({}), "");
   EXPECT_EQ(refusal(drafting("retrieval")), "");
   EXPECT_EQ(refusal(drafting("pld", {"retrieval"})), "");
-  EXPECT_NE(refusal(drafting("pld")).find("--index"), std::string::npos);
-  EXPECT_NE(refusal(drafting("")).find("--index"), std::string::npos);
-  EXPECT_NE(refusal({.plain = true}).find("--index"), std::string::npos);
+  EXPECT_TRUE(contains(refusal(drafting("pld")), "--index"));
+  EXPECT_TRUE(contains(refusal(drafting("")), "--index"));
+  EXPECT_TRUE(contains(refusal({.plain = true}), "--index"));
   options_.is_public = false;
   options_.force = true;
   ASSERT_TRUE(run_index(options_));
-  EXPECT_NE(refusal({}).find("public"), std::string::npos);
+  EXPECT_TRUE(contains(refusal({}), "public"));
 }
 
 TEST_F(IndexCommandTest, MergesRetrievalOnlyWithIndex) {
@@ -275,7 +273,7 @@ TEST_F(IndexCommandTest, MergesRetrievalOnlyWithIndex) {
   wishes.indexes.clear();
   const auto none = select_drafter(wishes, BundleUse::draft, nullptr, answers);
   ASSERT_FALSE(none);
-  EXPECT_NE(none.error().message.find("--index"), std::string::npos);
+  EXPECT_TRUE(contains(none.error().message, "--index"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "client/engine/drafter_placement.h"
 #include "shared/base/log.h"
+#include "tests/support/expect.h"
 
 namespace edgedraft::client {
 namespace {
@@ -46,11 +47,10 @@ TEST(MemoryFitTest, ReducesConversationsBeforeContext) {
 TEST(MemoryFitTest, RefusesTooLittleMemoryAndListsNeeds) {
   EXPECT_TRUE(fit(1100 + 512));
   const auto refused = fit(1100 + 512 - 1);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Errc::unsupported);
+  ASSERT_TRUE(fails_with(refused, Errc::unsupported));
   for (const char* part : {"--memory", "weights", "caches of 512 tokens", "working memory",
                            "convert --type q4_0", "--plain"}) {
-    EXPECT_NE(refused.error().message.find(part), std::string::npos) << part;
+    EXPECT_TRUE(contains(refused.error().message, part)) << part;
   }
   // A drafter with a short context is not shortened.
   EXPECT_TRUE(fit(1100 + 100, 1, 100));
@@ -89,9 +89,7 @@ TEST_P(PlacedMemoryTest, ExactNeedFitsAndOneByteLessDoesNot) {
   const auto shortened = DrafterPlacement::choose(options(least, 3)).value();
   EXPECT_EQ(shortened->conversations(), 1u);
   EXPECT_EQ(shortened->positions(), kFittedPositionsMin);
-  const auto refused = DrafterPlacement::choose(options(least - 1, 3));
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Errc::unsupported);
+  EXPECT_TRUE(fails_with(DrafterPlacement::choose(options(least - 1, 3)), Errc::unsupported));
 }
 
 TEST_P(PlacedMemoryTest, MakesFittingDraftersWithinLimit) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "tests/support/expect.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft::client {
@@ -23,9 +24,7 @@ class PerplexityCommandTest : public ::testing::Test {
 
   void expect_error(const PerplexityOptions& options, Errc code, const std::string& named) {
     const auto done = run_perplexity(options);
-    ASSERT_FALSE(done) << named;
-    EXPECT_EQ(done.error().code, code) << done.error().message;
-    EXPECT_NE(done.error().message.find(named), std::string::npos) << done.error().message;
+    EXPECT_TRUE(fails_with(done, code, named)) << named;
   }
 
   double perplexity(const PerplexityOptions& options) {
@@ -35,9 +34,7 @@ class PerplexityCommandTest : public ::testing::Test {
     EXPECT_TRUE(done);
     double value = 0;
     EXPECT_EQ(std::sscanf(out.c_str(), "perplexity %lf +- ", &value), 1) << out;
-    EXPECT_NE(out.find(" tokens in windows of " + std::to_string(options.window)),
-              std::string::npos)
-        << out;
+    EXPECT_TRUE(contains(out, " tokens in windows of " + std::to_string(options.window)));
     return value;
   }
 
@@ -59,7 +56,7 @@ TEST_F(PerplexityCommandTest, OneTokenHasNoStandardError) {
   ::testing::internal::CaptureStdout();
   EXPECT_TRUE(run_perplexity(options_));
   const std::string out = ::testing::internal::GetCapturedStdout();
-  EXPECT_NE(out.find(" +- - over 1 tokens"), std::string::npos) << out;
+  EXPECT_TRUE(contains(out, " +- - over 1 tokens"));
 }
 
 TEST_F(PerplexityCommandTest, NamesInvalidOption) {

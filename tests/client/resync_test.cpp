@@ -5,6 +5,7 @@
 
 #include "client/generation/generation.h"
 #include "tests/client/generation_rig.h"
+#include "tests/support/expect.h"
 
 namespace edgedraft::client {
 namespace {
@@ -401,14 +402,12 @@ TEST(ResyncErrorTest, HandsOverOrFailsIfDeviceCannotWrite) {
     Tokens next = kRigPrompt;
     next.push_back(33);
     const auto end = rig.try_answer(next);
-    ASSERT_FALSE(end);
-    EXPECT_EQ(end.error().code, Errc::context_full);
+    ASSERT_TRUE(fails_with(end, Errc::context_full));
   }
   GenerationRig rig({.drafter = ToyDrafter::medusa, .tokens_max = 12});
   rig.generation().set({.tokens_max = 12, .route = WritingSide::device});
   const auto end = rig.try_answer(kRigPrompt);
-  ASSERT_FALSE(end);
-  EXPECT_EQ(end.error().code, Errc::unsupported);
+  ASSERT_TRUE(fails_with(end, Errc::unsupported));
 }
 
 // Its text would be meaningless without activations.
@@ -422,19 +421,13 @@ TEST(ResyncErrorTest, DrafterWithoutActivationsRefusesAndNamesRemedy) {
         .faults = {{.request = 0, .kind = LinkFault::Kind::lost_request, .wait_calls = kForever}}};
     GenerationRig away(options);
     const auto end = away.try_answer(kRigPrompt);
-    ASSERT_FALSE(end) << name_of(drafter);
-    EXPECT_EQ(end.error().code, Errc::link_down);
-    EXPECT_NE(end.error().message.find("--offline-bundle"), std::string::npos)
-        << end.error().message;
+    EXPECT_TRUE(fails_with(end, Errc::link_down, "--offline-bundle")) << name_of(drafter);
     EXPECT_TRUE(away.listener().tokens.empty());
 
     GenerationRig alone({.drafter = drafter, .tokens_max = 12});
     alone.generation().set({.tokens_max = 12, .route = WritingSide::device});
     const auto refused = alone.try_answer(kRigPrompt);
-    ASSERT_FALSE(refused) << name_of(drafter);
-    EXPECT_EQ(refused.error().code, Errc::unsupported);
-    EXPECT_NE(refused.error().message.find("--offline-bundle"), std::string::npos)
-        << refused.error().message;
+    EXPECT_TRUE(fails_with(refused, Errc::unsupported, "--offline-bundle")) << name_of(drafter);
 
     options.twin_writes = true;
     GenerationRig with_writer(options);
@@ -450,8 +443,7 @@ TEST(ResyncErrorTest, ServerOnlyAnswerWaitsUpToLimit) {
     rig.generation().set({.tokens_max = 12, .writes_offline = false, .wait_max = 30s});
     const auto end = rig.try_answer(kRigPrompt);
     if (calls == kForever) {
-      ASSERT_FALSE(end);
-      EXPECT_EQ(end.error().code, Errc::link_down);
+      ASSERT_TRUE(fails_with(end, Errc::link_down));
       EXPECT_TRUE(rig.listener().tokens.empty());
     } else {
       ASSERT_TRUE(end) << end.error().message;
@@ -503,9 +495,7 @@ TEST(ResyncErrorTest, GivesUpOnServerThatKeepsForgetting) {
          .tree = std::nullopt,
          .resync_wait = 0s,
          .faults = {{.request = request, .kind = LinkFault::Kind::forgetful, .wait_calls = 0}}});
-    const auto end = plain.try_answer(kRigPrompt);
-    ASSERT_FALSE(end);
-    EXPECT_EQ(end.error().code, Errc::refused);
+    EXPECT_TRUE(fails_with(plain.try_answer(kRigPrompt), Errc::refused));
     EXPECT_LE(plain.link().request_count(), request + 2);
   }
 }

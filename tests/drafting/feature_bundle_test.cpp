@@ -13,6 +13,7 @@
 #include "shared/model/fingerprint.h"
 #include "tests/drafting/damaged_bundle.h"
 #include "tests/model/hf_directory.h"
+#include "tests/support/expect.h"
 #include "tests/support/fixtures.h"
 
 namespace edgedraft {
@@ -76,10 +77,7 @@ class FeatureBundleTest : public ::testing::Test {
     return GgufFile::open(bundle_path());
   }
   void expect_refused(const HfDirectory& checkpoint, Errc code, const std::string& named) const {
-    const auto made = convert(checkpoint);
-    ASSERT_FALSE(made) << named;
-    EXPECT_EQ(made.error().code, code) << made.error().message;
-    EXPECT_NE(made.error().message.find(named), std::string::npos) << made.error().message;
+    EXPECT_TRUE(fails_with(convert(checkpoint), code, named)) << named;
   }
   // Every key and tensor of the drafter itself is required, in its shape.
   void expect_all_is_needed(const GgufFile& file, const std::vector<std::string>& optional) const {
@@ -93,7 +91,7 @@ class FeatureBundleTest : public ::testing::Test {
       ASSERT_TRUE(damaged) << damaged.error().message;
       const auto read = kind->read(*damaged);
       ASSERT_FALSE(read) << named;
-      EXPECT_NE(read.error().message.find(named), std::string::npos) << read.error().message;
+      EXPECT_TRUE(contains(read.error().message, named));
     };
     for (const auto& [key, value] : file.metadata()) {
       const std::string name(key);
@@ -319,8 +317,7 @@ TEST_F(FeatureBundleTest, RejectsHostileTrees) {
                    {std::string(kMedusaTreeRanks), tree.ranks}};
     write_damaged(*file, directory_ / "damaged.gguf", damage);
     const auto read = read_medusa(GgufFile::open(directory_ / "damaged.gguf").value());
-    ASSERT_FALSE(read);
-    EXPECT_EQ(read.error().code, Errc::bad_file);
+    EXPECT_TRUE(fails_with(read, Errc::bad_file));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/fingerprint.h"
 #include "tests/model/raw_decoder.h"
+#include "tests/support/expect.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
@@ -51,10 +52,7 @@ class IndependentBundleTest : public ::testing::Test {
   }
 
   void expect_mismatch(const RawGguf& target, const RawGguf& drafter, const std::string& words) {
-    const auto made = bundle(target, drafter);
-    ASSERT_FALSE(made) << words;
-    EXPECT_EQ(made.error().code, Errc::mismatch);
-    EXPECT_NE(made.error().message.find(words), std::string::npos) << made.error().message;
+    EXPECT_TRUE(fails_with(bundle(target, drafter), Errc::mismatch, words)) << words;
     EXPECT_FALSE(std::filesystem::exists(path("bundle.gguf")));
   }
 

@@ -17,6 +17,7 @@
 #include "shared/drafting/kinds.h"
 #include "shared/model/fingerprint.h"
 #include "shared/speculative/tree_operations.h"
+#include "tests/support/expect.h"
 #include "tests/support/random_tokens.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tree_paths.h"
@@ -291,12 +292,12 @@ TEST_F(CorpusIndexTest, RejectsWrongVersionOrLength) {
     EXPECT_FALSE(index);
     if (index) return std::string();
     EXPECT_EQ(index.error().code, Errc::bad_file);
-    EXPECT_NE(index.error().message.find("other.index"), std::string::npos);
+    EXPECT_TRUE(contains(index.error().message, "other.index"));
     return index.error().message;
   };
   ASSERT_TRUE(CorpusIndex::open(path));
   for (std::size_t length = 0; length < good.size(); ++length) refusal(good.substr(0, length));
-  EXPECT_NE(refusal(good + "more").find("extended"), std::string::npos);
+  EXPECT_TRUE(contains(refusal(good + "more"), "extended"));
   for (std::size_t at = 0; at < kIndexHeaderBytes; ++at) {
     std::string bytes = good;
     bytes[at] = static_cast<char>(bytes[at] ^ 1);
@@ -304,7 +305,7 @@ TEST_F(CorpusIndexTest, RejectsWrongVersionOrLength) {
   }
   std::string version = good;
   version[8] = 2;
-  EXPECT_NE(refusal(version).find("version 2"), std::string::npos);
+  EXPECT_TRUE(contains(refusal(version), "version 2"));
   EXPECT_EQ(CorpusIndex::open(directory_ / "nowhere").error().code, Errc::io);
   // A correct digest over an inconsistent header.
   IndexFacts facts{.vocabulary_count = 4, .token_count = 1, .suffix_count = 2};
@@ -338,9 +339,7 @@ TEST_F(CorpusIndexTest, RejectsEmptyCorpusAndLeavesNoFiles) {
   auto builder = IndexBuilder::create({.output = directory_ / "none.index", .vocabulary_count = 3});
   ASSERT_TRUE(builder);
   ASSERT_TRUE(builder->add({}));
-  const auto facts = builder->finish([](std::uint64_t) {});
-  ASSERT_FALSE(facts);
-  EXPECT_EQ(facts.error().code, Errc::usage);
+  EXPECT_TRUE(fails_with(builder->finish([](std::uint64_t) {}), Errc::usage));
   EXPECT_EQ(directory_.file_count(), 0u);
   EXPECT_EQ(IndexBuilder::create({.output = directory_ / "no" / "folder"}).error().code, Errc::io);
 }
@@ -349,15 +348,9 @@ TEST_F(CorpusIndexTest, RetrievalRequiresIndexOfSameTokenizer) {
   const GgufFile target = GgufFile::open(EDGEDRAFT_MODELS "/target.gguf").value();
   const DrafterKind* const kind = find_drafter_kind("retrieval");
   ASSERT_NE(kind, nullptr);
-  const auto none = kind->read(target);
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().code, Errc::usage);
-  EXPECT_NE(none.error().message.find("--index"), std::string::npos);
+  EXPECT_TRUE(fails_with(kind->read(target), Errc::usage, "--index"));
   const std::vector<std::filesystem::path> paths{build({{1, 2, 3}}, 4)};
-  const auto other = kind->read_with_indexes(target, paths);
-  ASSERT_FALSE(other);
-  EXPECT_EQ(other.error().code, Errc::mismatch);
-  EXPECT_NE(other.error().message.find("corpus.index"), std::string::npos);
+  EXPECT_TRUE(fails_with(kind->read_with_indexes(target, paths), Errc::mismatch, "corpus.index"));
 }
 
 // A crafted file can have correct digests.
@@ -387,10 +380,7 @@ TEST_F(CorpusIndexTest, RetrievalRejectsIndexOfOtherVocabularySize) {
   };
   EXPECT_TRUE(read_with(right));
   for (const std::uint32_t count : {right - 1, right + 5, 0xFFFF'FFF0u}) {
-    const auto refused = read_with(count);
-    ASSERT_FALSE(refused) << count;
-    EXPECT_EQ(refused.error().code, Errc::mismatch);
-    EXPECT_NE(refused.error().message.find("made_up.index"), std::string::npos);
+    EXPECT_TRUE(fails_with(read_with(count), Errc::mismatch, "made_up.index")) << count;
   }
 }
 

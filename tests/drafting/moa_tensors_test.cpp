@@ -13,6 +13,7 @@
 #include "tests/drafting/damaged_bundle.h"
 #include "tests/drafting/wide_models.h"
 #include "tests/model/hf_directory.h"
+#include "tests/support/expect.h"
 #include "tests/support/fixtures.h"
 
 namespace edgedraft {
@@ -129,9 +130,9 @@ void expect_error(const std::filesystem::path& path, const std::string& named) {
   if (config) {
     const auto tensors = read_moa_tensors(*file, *config);
     ASSERT_FALSE(tensors) << named;
-    EXPECT_NE(tensors.error().message.find(named), std::string::npos) << tensors.error().message;
+    EXPECT_TRUE(contains(tensors.error().message, named));
   } else {
-    EXPECT_NE(config.error().message.find(named), std::string::npos) << config.error().message;
+    EXPECT_TRUE(contains(config.error().message, named));
   }
 }
 
@@ -212,9 +213,7 @@ TEST_F(BundleTest, RejectsDrafterOfOtherTarget) {
         nlohmann::json{{"lsa_num_attention_heads", 3}}}) {
     const TemporaryDirectory drafter;
     copy_drafter(drafter, &changes);
-    const auto done = bundle(drafter.path(), DType::f16);
-    ASSERT_FALSE(done) << changes;
-    EXPECT_EQ(done.error().code, Errc::mismatch) << done.error().message;
+    EXPECT_TRUE(fails_with(bundle(drafter.path(), DType::f16), Errc::mismatch)) << changes;
   }
 }
 
@@ -228,11 +227,7 @@ TEST_F(BundleTest, RejectsDrafterWithTooWideActivationRows) {
     wide_moa(tli).write(drafter);
     return bundle(drafter.path(), DType::f16);
   };
-  const auto refused = make(4);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Errc::unsupported) << refused.error().message;
-  EXPECT_NE(refused.error().message.find("33792 values"), std::string::npos)
-      << refused.error().message;
+  EXPECT_TRUE(fails_with(make(4), Errc::unsupported, "33792 values"));
   EXPECT_FALSE(std::filesystem::exists(bundle_path()));
 
   const auto made = make(3);
@@ -242,9 +237,7 @@ TEST_F(BundleTest, RejectsDrafterWithTooWideActivationRows) {
   const auto expect_refused = [&](const Damage& damage, const std::string& named) {
     write_damaged(file, directory_ / "damaged.gguf", damage);
     const auto read = read_moa(GgufFile::open(directory_ / "damaged.gguf").value());
-    ASSERT_FALSE(read) << named;
-    EXPECT_EQ(read.error().code, Errc::unsupported) << read.error().message;
-    EXPECT_NE(read.error().message.find(named), std::string::npos) << read.error().message;
+    EXPECT_TRUE(fails_with(read, Errc::unsupported, named)) << named;
   };
   expect_refused({.u32s = {{"edgedraft.tli", 4}}, .copies = {{"tli.2.", "tli.3."}}},
                  "33792 values");
@@ -260,8 +253,7 @@ TEST_F(BundleTest, RejectsTargetThatIsNotADecoder) {
                                  .drafter = kFixtures / "moa/moa-tli0",
                                  .output = directory_ / "b.gguf",
                                  .type = DType::f16});
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().code, Errc::unsupported);
+  ASSERT_TRUE(fails_with(done, Errc::unsupported));
 }
 
 TEST_F(BundleTest, PacksIndependentDrafter) {
@@ -284,12 +276,9 @@ TEST_F(BundleTest, RejectsIndependentDrafterOfOtherVocabulary) {
   const test::HfDirectory source;  // 300 tokens
   const TemporaryDirectory drafter;
   source.write(drafter);
-  const auto done = bundle(drafter.path(), DType::f16);
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().code, Errc::mismatch);
+  EXPECT_TRUE(fails_with(bundle(drafter.path(), DType::f16), Errc::mismatch));
   source.write_tokenizer(drafter);
-  EXPECT_NE(bundle(drafter.path(), DType::f16).error().message.find("tokenizers"),
-            std::string::npos);
+  EXPECT_TRUE(contains(bundle(drafter.path(), DType::f16).error().message, "tokenizers"));
 }
 
 TEST_F(BundleTest, ConvertsBundleToOtherType) {

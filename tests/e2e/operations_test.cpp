@@ -12,6 +12,7 @@
 #include "tests/e2e/server_metrics.h"
 #include "tests/net/raw_peer.h"
 #include "tests/support/demo_prompts.h"
+#include "tests/support/expect.h"
 
 // Operating a server: metrics, draining, reload and log.
 namespace edgedraft::testing {
@@ -116,14 +117,14 @@ TEST_F(OperationsTest, IsHealthyNotReadyAndStoppableWhileLoading) {
   EXPECT_TRUE(metrics_page(server, "/health").starts_with("HTTP/1.1 200 "));
   const std::string ready = metrics_page(server, "/ready");
   EXPECT_TRUE(ready.starts_with("HTTP/1.1 503 ")) << ready;
-  EXPECT_NE(ready.find("loading"), std::string::npos) << ready;
+  EXPECT_TRUE(contains(ready, "loading"));
   server.signal(SIGTERM);
   EXPECT_EQ(server.wait(), 128 + SIGTERM) << server.err();
 }
 
 TEST_F(OperationsTest, WarnsOfMetricsBeyondLoopback) {
   Server server(scratch_, {"--metrics", "0.0.0.0:0"});
-  EXPECT_NE(server.process().err().find("anyone who can reach this address"), std::string::npos);
+  EXPECT_TRUE(contains(server.process().err(), "anyone who can reach this address"));
   Server quiet(scratch_, kMonitored);
   EXPECT_EQ(quiet.process().err().find("anyone who can reach"), std::string::npos);
 }
@@ -135,7 +136,7 @@ TEST_F(OperationsTest, NamesInvalidMetricsAddress) {
                     "--state", scratch_ / "state", "--metrics", address},
                    scratch_ / "server");
     EXPECT_EQ(server.wait(), status) << address;
-    EXPECT_NE(server.err().find("--metrics"), std::string::npos) << server.err();
+    EXPECT_TRUE(contains(server.err(), "--metrics"));
   }
 }
 
@@ -160,14 +161,11 @@ TEST_F(OperationsTest, ReportsActualSessionMemory) {
   Process without_drafter(joined(command, {"--kv-memory", "8MB", "--speculate", "auto"}),
                           scratch_ / "without-drafter");
   EXPECT_EQ(without_drafter.wait(), 2) << "the server would start but never draft";
-  EXPECT_NE(without_drafter.err().find("takes 7.5 MiB, and its drafter for --speculate"),
-            std::string::npos)
-      << without_drafter.err();
+  EXPECT_TRUE(contains(without_drafter.err(), "takes 7.5 MiB, and its drafter for --speculate"));
   Process server(joined(command, {"--kv-memory", "8MB"}), scratch_ / "server");
   ASSERT_TRUE(server.wait_for_output("ready")) << server.err();
-  EXPECT_NE(server.err().find("at most 7.5 MiB per session with a KV cache in f32, 1 drafter\n"),
-            std::string::npos)
-      << server.err();
+  EXPECT_TRUE(
+      contains(server.err(), "at most 7.5 MiB per session with a KV cache in f32, 1 drafter\n"));
 }
 
 TEST_F(OperationsTest, SigtermLetsRunningAnswerFinish) {
@@ -178,7 +176,7 @@ TEST_F(OperationsTest, SigtermLetsRunningAnswerFinish) {
   ASSERT_TRUE(server.process().wait_for_error("stopping"));
   const std::string ready = get(server, "/ready");
   EXPECT_TRUE(ready.starts_with("HTTP/1.1 503 ")) << ready;
-  EXPECT_NE(ready.find("draining"), std::string::npos) << ready;
+  EXPECT_TRUE(contains(ready, "draining"));
   const auto late = start(server, {"--offline-bundle", demo_model("independent")});
   expect_all(answer_of(*client), "verified");
   EXPECT_EQ(server.process().wait(), 0);
@@ -339,9 +337,9 @@ TEST_F(OperationsTest, LogContainsNoPromptsOrAnswers) {
     EXPECT_FALSE(event["level"].get<std::string>().empty());
     all += event["message"].get<std::string>() + '\n';
   }
-  EXPECT_NE(all.find(" (edgedraft "), std::string::npos) << "names program and version: " << all;
-  EXPECT_NE(all.find(") signed in with moa-tli0\n"), std::string::npos) << all;
-  EXPECT_NE(all.find("disconnected"), std::string::npos) << all;
+  EXPECT_TRUE(contains(all, " (edgedraft ")) << "names program and version: " << all;
+  EXPECT_TRUE(contains(all, ") signed in with moa-tli0\n"));
+  EXPECT_TRUE(contains(all, "disconnected"));
   for (const std::string word : {"xylophone", "quartz", "8675309"}) {
     EXPECT_EQ(all.find(word), std::string::npos) << all;
   }

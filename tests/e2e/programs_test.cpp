@@ -13,6 +13,7 @@
 #include "tests/e2e/process.h"
 #include "tests/e2e/random_drafter.h"
 #include "tests/support/demo_prompts.h"
+#include "tests/support/expect.h"
 #include "tests/support/skip.h"
 
 namespace edgedraft::testing {
@@ -75,8 +76,7 @@ TEST_F(ProgramsTest, ReportsMemoryAndKeepsItsLimit) {
                    {"--server", server_.address(), "--pin", server_.pin(), "--bundle",
                     demo_model("moa-tli1"), "-p", kQuestion, "--memory", "1M"});
   EXPECT_EQ(refused->wait(), 5);
-  EXPECT_NE(refused->err().find("--memory 1.0 MiB is too little"), std::string::npos)
-      << refused->err();
+  EXPECT_TRUE(contains(refused->err(), "--memory 1.0 MiB is too little"));
   EXPECT_EQ(json::parse(refused->out())["error"]["code"], "unsupported");
 }
 
@@ -131,7 +131,7 @@ TEST_F(ProgramsTest, WeightlessDraftersDoNotChangeAnswers) {
       {EDGEDRAFT_CLIENT, "index", "--model", demo_model("target"), "--public", corpus, "-o", index},
       scratch_ / "index");
   ASSERT_EQ(make.wait(), 0) << make.err();
-  EXPECT_NE(make.err().find("declared public"), std::string::npos) << make.err();
+  EXPECT_TRUE(contains(make.err(), "declared public"));
   const Options common{"-p", kStory, "--max-tokens", "60", "--hold", "lockstep"};
   for (const Options& sampling : {Options{}, Options{"--temperature", "0.8", "--seed", "7"}}) {
     const json plain = run("target", joined(joined(common, sampling), {"--plain"}));
@@ -161,8 +161,7 @@ TEST(ReducedVocabularyTest, ConvertedBundleGivesPlainAnswer) {
                      "--corpus", corpus, "-o", bundles.back()},
                     scratch / "convert");
     ASSERT_EQ(convert.wait(), 0) << convert.err();
-    EXPECT_NE(convert.err().find("300 of 4096 tokens cover 100.00 %"), std::string::npos)
-        << convert.err();
+    EXPECT_TRUE(contains(convert.err(), "300 of 4096 tokens cover 100.00 %"));
     server_options.insert(server_options.end(), {"--bundle", bundles.back()});
   }
   const Server server(scratch, server_options);
@@ -218,7 +217,7 @@ TEST_F(ProgramsTest, FullDiskForCycleLogFailsRun) {
       {"--server", server_.address(), "--pin", server_.pin(), "--bundle", demo_model("moa-tli0"),
        "-p", kQuestion, "--max-tokens", "20", "--cycles", "/dev/full"});
   EXPECT_EQ(client->wait(), 1) << client->err();
-  EXPECT_NE(client->err().find("--cycles /dev/full"), std::string::npos) << client->err();
+  EXPECT_TRUE(contains(client->err(), "--cycles /dev/full"));
   const std::string out = client->out();
   const auto last = out.rfind('\n', out.size() - 2) + 1;
   EXPECT_EQ(json::parse(out.substr(last))["error"]["code"], "io");
@@ -233,7 +232,7 @@ TEST_F(ProgramsTest, ReportsDraftingDeviceAndReason) {
       scratch_, "missing",
       {"--bundle", demo_model("moa-tli0"), "-p", kQuestion, "--device", "vulkan:4000000000"});
   EXPECT_EQ(missing->wait(), 2);
-  EXPECT_NE(missing->err().find("cpu ("), std::string::npos) << missing->err();
+  EXPECT_TRUE(contains(missing->err(), "cpu ("));
 }
 
 TEST(DevicesCommandTest, MeasuresCpuAndCachesResult) {
@@ -440,11 +439,9 @@ TEST(SpeculatingServerTest, CopiesFromPublicTextsOnly) {
     EXPECT_EQ(server.wait(), 2);
     return server.err();
   };
-  EXPECT_NE(refusal({"--speculate", "retrieval"}).find("--index FILE"), std::string::npos);
-  EXPECT_NE(refusal({"--speculate", "core", "--index", open}).find("--speculate"),
-            std::string::npos);
-  EXPECT_NE(refusal({"--speculate", "retrieval", "--index", closed}).find("public"),
-            std::string::npos);
+  EXPECT_TRUE(contains(refusal({"--speculate", "retrieval"}), "--index FILE"));
+  EXPECT_TRUE(contains(refusal({"--speculate", "core", "--index", open}), "--speculate"));
+  EXPECT_TRUE(contains(refusal({"--speculate", "retrieval", "--index", closed}), "public"));
 
   const auto answer = [&](const Server& server) {
     const auto client =
@@ -469,7 +466,7 @@ TEST(SpeculatingServerTest, ListsAvailableDrafters) {
                   demo_model("moa-tli0"), "--speculate", "nobody", "--state", scratch / "state"},
                  scratch / "server");
   EXPECT_EQ(server.wait(), 2);
-  EXPECT_NE(server.err().find("moa-tli0"), std::string::npos) << server.err();
+  EXPECT_TRUE(contains(server.err(), "moa-tli0"));
 }
 
 std::vector<json> objects_of(const std::string& out) {
@@ -499,10 +496,10 @@ TEST_F(ProgramsTest, ChatContinuesAfterRefusedTurn) {
   const auto turns = objects_of(chat.out());
   ASSERT_EQ(turns.size(), 3u) << chat.out();
   EXPECT_EQ(turns[0]["error"]["code"], "usage");
-  EXPECT_NE(turns[0]["error"]["message"].get<std::string>().find("1 mail"), std::string::npos);
+  EXPECT_TRUE(contains(turns[0]["error"]["message"].get<std::string>(), "1 mail"));
   EXPECT_TRUE(turns[1].contains("text") && turns[2].contains("text")) << chat.out();
-  EXPECT_NE(chat.err().find("1 mail"), std::string::npos) << chat.err();
-  EXPECT_NE(chat.err().find("the turn is dropped"), std::string::npos) << chat.err();
+  EXPECT_TRUE(contains(chat.err(), "1 mail"));
+  EXPECT_TRUE(contains(chat.err(), "the turn is dropped"));
 }
 
 TEST_F(ProgramsTest, ChatReportsEmptyPromptOfTemplate) {
@@ -516,7 +513,7 @@ TEST_F(ProgramsTest, ChatReportsEmptyPromptOfTemplate) {
                 "--bundle", demo_model("moa-tli0"), "--chat-template", file},
                scratch_ / "nothing", "Hello.\n");
   EXPECT_EQ(chat.wait(), 2) << chat.err();
-  EXPECT_NE(chat.err().find("the prompt is empty"), std::string::npos) << chat.err();
+  EXPECT_TRUE(contains(chat.err(), "the prompt is empty"));
 }
 
 TEST_F(ProgramsTest, ChatContinuesAfterTooLongTurn) {

@@ -9,6 +9,7 @@
 
 #include "tests/e2e/process.h"
 #include "tests/support/demo_prompts.h"
+#include "tests/support/expect.h"
 #include "tests/support/skip.h"
 
 namespace edgedraft::testing {
@@ -23,7 +24,7 @@ class RejectionTest : public ::testing::Test {
   void expect_refused(const Options& options, int status, const std::string& words) {
     const auto client = start_client(scratch_, "client" + std::to_string(runs_++), options);
     EXPECT_EQ(client->wait(), status) << client->err();
-    EXPECT_NE(client->err().find(words), std::string::npos) << "stderr: " << client->err();
+    EXPECT_TRUE(contains(client->err(), words)) << "stderr: " << client->err();
   }
 
   void expect_served(const Server& server, const Options& more = {}) {
@@ -133,7 +134,7 @@ TEST_F(RejectionTest, BothProgramsNameTruncatedModelFile) {
                     "127.0.0.1:0", "--state", scratch_ / "state"},
                    scratch_ / "server");
     EXPECT_EQ(server.wait(), 5);
-    EXPECT_NE(server.err().find("cut.gguf"), std::string::npos) << server.err();
+    EXPECT_TRUE(contains(server.err(), "cut.gguf"));
   }
 }
 
@@ -145,7 +146,7 @@ TEST_F(RejectionTest, RefusesSecondPaceFromAnySource) {
        "--state", scratch_ / "state", "--config", config, "--pace-profile", "any.toml"},
       scratch_ / "server");
   EXPECT_EQ(server.wait(), 2);
-  EXPECT_NE(server.err().find("--pace-ms"), std::string::npos) << server.err();
+  EXPECT_TRUE(contains(server.err(), "--pace-ms"));
 }
 
 // A drafter that the profile leaves out would be compared at its own speed and size.
@@ -162,7 +163,7 @@ TEST_F(RejectionTest, RefusesProfileThatListsOtherDrafters) {
                    scratch_ / "server");
     EXPECT_EQ(server.wait(), 2);
     for (const char* word : {"'other'", table.c_str(), "moa-tli0"}) {
-      EXPECT_NE(server.err().find(word), std::string::npos) << server.err();
+      EXPECT_TRUE(contains(server.err(), word));
     }
   };
   expect_no_start({}, "[activation_bytes]");
@@ -213,7 +214,7 @@ TEST_F(RejectionTest, RequiresSignInBeyondLoopback) {
                     "--state", scratch_ / "state"},
                    scratch_ / "server");
     EXPECT_EQ(server.wait(), 2) << listen;
-    EXPECT_NE(server.err().find("--token-file"), std::string::npos) << server.err();
+    EXPECT_TRUE(contains(server.err(), "--token-file"));
   }
 }
 
@@ -225,8 +226,8 @@ TEST_F(RejectionTest, RefusesEmptyOrWorldReadableTokenFile) {
                    scratch_ / "server");
     EXPECT_EQ(server.wait(), 2) << says;
     EXPECT_EQ(server.out(), "") << says;
-    EXPECT_NE(server.err().find("--token-file"), std::string::npos) << server.err();
-    EXPECT_NE(server.err().find(says), std::string::npos) << server.err();
+    EXPECT_TRUE(contains(server.err(), "--token-file"));
+    EXPECT_TRUE(contains(server.err(), says));
   };
   expect_no_start(scratch_.write_secret("a", "\n"), "first line is empty");
   expect_no_start(scratch_.write_secret("b", "\nsecret\n"), "first line is empty");
@@ -244,7 +245,7 @@ TEST_F(RejectionTest, RefusesExcessiveThreads) {
                     "--state", scratch_ / "state", "--threads", threads},
                    scratch_ / "server");
     EXPECT_EQ(server.wait(), 2) << threads;
-    EXPECT_NE(server.err().find("--threads"), std::string::npos) << server.err();
+    EXPECT_TRUE(contains(server.err(), "--threads"));
   }
 }
 
@@ -255,9 +256,7 @@ TEST_F(RejectionTest, ReportsTakenAddressBeforeLoadingModel) {
                   "--state", scratch_ / "state"},
                  scratch_ / "second");
   EXPECT_EQ(second.wait(), 1);
-  EXPECT_NE(second.err().find("--listen " + first.address() + ": the address is in use"),
-            std::string::npos)
-      << second.err();
+  EXPECT_TRUE(contains(second.err(), "--listen " + first.address() + ": the address is in use"));
 }
 
 TEST_F(RejectionTest, AutomaticSpeculationRequiresBundle) {
@@ -265,7 +264,7 @@ TEST_F(RejectionTest, AutomaticSpeculationRequiresBundle) {
                   "--state", scratch_ / "state", "--speculate", "auto"},
                  scratch_ / "server");
   EXPECT_EQ(server.wait(), 2);
-  EXPECT_NE(server.err().find("give --bundle FILE.gguf"), std::string::npos) << server.err();
+  EXPECT_TRUE(contains(server.err(), "give --bundle FILE.gguf"));
 }
 
 TEST_F(RejectionTest, RefusesInvalidMemorySize) {
@@ -273,9 +272,7 @@ TEST_F(RejectionTest, RefusesInvalidMemorySize) {
     Process server({EDGEDRAFT_SERVER, "--model", scratch_ / "none.gguf", "--kv-memory", memory},
                    scratch_ / "server");
     EXPECT_EQ(server.wait(), 2) << memory;
-    EXPECT_NE(server.err().find("--kv-memory: '" + std::string(memory) + "': give a size"),
-              std::string::npos)
-        << server.err();
+    EXPECT_TRUE(contains(server.err(), "--kv-memory: '" + std::string(memory) + "': give a size"));
   }
 }
 
@@ -287,7 +284,7 @@ TEST_F(RejectionTest, InvalidNumbersReportAcceptedRange) {
                                  Options{EDGEDRAFT_SERVER, "--max-queue", "abc"}}) {
     Process program(command, scratch_ / "program");
     EXPECT_EQ(program.wait(), 2) << command[0];
-    EXPECT_NE(program.err().find("'abc': give a number from "), std::string::npos) << program.err();
+    EXPECT_TRUE(contains(program.err(), "'abc': give a number from "));
   }
 }
 
@@ -297,7 +294,7 @@ TEST_F(RejectionTest, RefusesUnknownCommandDespiteHelp) {
         Options{EDGEDRAFT_SERVER, "NONSENSE", "--help"}, Options{EDGEDRAFT_SERVER, "NONSENSE"}}) {
     Process program(command, scratch_ / "program");
     EXPECT_EQ(program.wait(), 2) << command[0];
-    EXPECT_NE(program.err().find("'NONSENSE'"), std::string::npos) << program.err();
+    EXPECT_TRUE(contains(program.err(), "'NONSENSE'"));
     const bool names_commands =
         program.err().find("run, chat, serve, devices") != std::string::npos;
     EXPECT_EQ(names_commands, command[0] == EDGEDRAFT_CLIENT) << program.err();

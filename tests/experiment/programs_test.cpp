@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/experiment/experiment_programs.h"
+#include "tests/support/expect.h"
 #include "tests/support/skip.h"
 
 // Files and processes left by a run, killed or not.
@@ -13,7 +14,7 @@ namespace {
 
 TEST_F(ExperimentProgramsTest, WritesConsistentRunsCyclesAndManifest) {
   ASSERT_EQ(run(write(experiment()), {"--no-report"}), 0) << error_;
-  EXPECT_NE(error_.find("Expected time"), std::string::npos);
+  EXPECT_TRUE(contains(error_, "Expected time"));
   const auto runs = lines("runs.jsonl");
   ASSERT_EQ(runs.size(), 4u);
   std::map<std::string, std::string> answers;
@@ -49,13 +50,13 @@ TEST_F(ExperimentProgramsTest, ResumesAfterKillAndLeavesNoProcess) {
   }
   const std::size_t before = lines_so_far();
   EXPECT_EQ(run(file), 2);  // the folder holds results
-  EXPECT_NE(error_.find("--resume"), std::string::npos);
+  EXPECT_TRUE(contains(error_, "--resume"));
   // Answers of two builds do not form one experiment.
   const std::filesystem::path rebuilt = scratch_ / "edgedraft-lab";
   std::filesystem::copy_file(EDGEDRAFT_LAB, rebuilt);
   std::ofstream(rebuilt, std::ios::app) << '\n';
   EXPECT_EQ(run(file, {"--resume", "--lab-program", rebuilt}), 2);
-  EXPECT_NE(error_.find("of older files or programs"), std::string::npos) << error_;
+  EXPECT_TRUE(contains(error_, "of older files or programs"));
   ASSERT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
   const auto runs = lines("runs.jsonl");
   EXPECT_EQ(runs.size(), 24u);
@@ -76,8 +77,7 @@ TEST_F(ExperimentProgramsTest, ResumeRefusesChangedSettings) {
   const auto refused = [&](std::vector<std::string> words) {
     Process process(std::move(words), scratch_ / "refused");
     EXPECT_EQ(process.wait(240s), 2);
-    EXPECT_NE(process.err().find("results of another experiment"), std::string::npos)
-        << process.err();
+    EXPECT_TRUE(contains(process.err(), "results of another experiment"));
   };
   refused(command(file, {"--no-report", "--resume", "--parallel", "2"}));
   auto other_runner = command(file, {"--no-report", "--resume", "--lab-program", EDGEDRAFT_LAB});
@@ -128,7 +128,7 @@ TEST_F(ExperimentProgramsTest, CtrlCStopsLinkMeasurement) {
   ASSERT_TRUE(process.running()) << process.err();
   process.signal(SIGINT);
   EXPECT_EQ(process.wait(20s), 130);
-  EXPECT_NE(process.err().find("--resume"), std::string::npos) << process.err();
+  EXPECT_TRUE(contains(process.err(), "--resume"));
   EXPECT_EQ(processes(), 0u);
 }
 
@@ -180,7 +180,7 @@ TEST_F(ExperimentProgramsTest, KilledServerEndsRunAndIsReported) {
   wait_for_lines(1, process);
   EXPECT_EQ(kill_programs(lab("server")), 1);
   EXPECT_EQ(process.wait(120s), 3);
-  EXPECT_NE(process.err().find("the server exited"), std::string::npos) << process.err();
+  EXPECT_TRUE(contains(process.err(), "the server exited"));
   EXPECT_EQ(processes(), 0u);
 }
 
@@ -206,7 +206,7 @@ TEST_F(ExperimentProgramsTest, KilledLinkEndsRunAndIsReported) {
   ASSERT_EQ(copies.size(), 1u);
   EXPECT_EQ(kill(copies.front(), SIGKILL), 0);
   EXPECT_NE(process.wait(120s), 0);
-  EXPECT_NE(process.err().find("link"), std::string::npos) << process.err();
+  EXPECT_TRUE(contains(process.err(), "link"));
   EXPECT_EQ(processes(), 0u);
 }
 
@@ -218,7 +218,7 @@ TEST_F(ExperimentProgramsTest, KilledClientIsReportedAndRetriedOnResume) {
   while (kill_programs(lab("run")) == 0 && std::chrono::steady_clock::now() < deadline) {
   }
   ASSERT_EQ(process.wait(120s), 1) << process.err();
-  EXPECT_NE(process.err().find("1 of 32 answers failed"), std::string::npos) << process.err();
+  EXPECT_TRUE(contains(process.err(), "1 of 32 answers failed"));
   const auto failures = [&] {
     const auto runs = lines("runs.jsonl");
     EXPECT_EQ(runs.size(), 32u);
@@ -263,7 +263,7 @@ TEST_F(ExperimentProgramsTest, OutageOfPlainStreamResumesAfterKillAndIsPlotted) 
   if (status == 5) EDGEDRAFT_SKIP_WITHOUT("gnuplot", error_);
   std::ifstream report(out() / "report.html");
   const std::string page(std::istreambuf_iterator<char>(report), {});
-  EXPECT_NE(page.find("Shaded: the link is down"), std::string::npos);
+  EXPECT_TRUE(contains(page, "Shaded: the link is down"));
 }
 
 TEST_F(ExperimentProgramsTest, OmitsArmAfterThreeFailures) {
@@ -271,8 +271,8 @@ TEST_F(ExperimentProgramsTest, OmitsArmAfterThreeFailures) {
   for (const std::vector<std::string>& options :
        {std::vector<std::string>{"--no-report"}, {"--no-report", "--resume"}}) {
     ASSERT_EQ(run(file, options), 1) << error_;
-    EXPECT_NE(error_.find("3 of 12 answers failed"), std::string::npos) << error_;
-    EXPECT_NE(error_.find("Skipped: 3 answers"), std::string::npos) << error_;
+    EXPECT_TRUE(contains(error_, "3 of 12 answers failed"));
+    EXPECT_TRUE(contains(error_, "Skipped: 3 answers"));
     std::map<std::string, int> answers;
     for (const json& run : lines("runs.jsonl")) ++answers[run["arm"]];
     EXPECT_EQ(answers, (std::map<std::string, int>{{"split", 3}, {"stream", 6}}));
@@ -294,8 +294,7 @@ TEST_F(ExperimentProgramsTest, DeadlineAppliesToItsArmOnly) {
   std::ifstream calls(scratch_ / "calls");
   const std::string text(std::istreambuf_iterator<char>(calls), {});
   for (const char* deadline : {"777", "888", "999", "1800000"}) {
-    EXPECT_NE(text.find(std::string("--deadline-ms ") + deadline + ' '), std::string::npos)
-        << deadline;
+    EXPECT_TRUE(contains(text, std::string("--deadline-ms ") + deadline + ' ')) << deadline;
   }
 }
 
@@ -316,7 +315,7 @@ TEST_F(ExperimentProgramsTest, ResultsRecordCongestionControl) {
   ASSERT_EQ(status, 0) << error_;
   EXPECT_EQ(recorded(), "cubic");
   EXPECT_EQ(run(write(experiment("congestion_control = \"vegaz\"\n"))), 2);
-  EXPECT_NE(error_.find("this kernel has no 'vegaz'"), std::string::npos) << error_;
+  EXPECT_TRUE(contains(error_, "this kernel has no 'vegaz'"));
 }
 
 TEST_F(ExperimentProgramsTest, ProxyResultsAreMarkedApproximate) {
@@ -351,26 +350,26 @@ TEST_F(ExperimentProgramsTest, RefusesErrorsBeforeRunning) {
   EXPECT_EQ(run(write(experiment() + "hold = \"sometimes\"\n")), 2);
   EXPECT_EQ(run(write(experiment() + "[[arm]]\nname = \"a\"\nkind = \"plain\"\nhold = \"none\"\n")),
             2);
-  EXPECT_NE(error_.find("split arm"), std::string::npos) << error_;
+  EXPECT_TRUE(contains(error_, "split arm"));
   EXPECT_FALSE(std::filesystem::exists(out()));
   EXPECT_EQ(run(write("networks = 3\n")), 2);
-  EXPECT_NE(error_.find("networks"), std::string::npos) << error_;
+  EXPECT_TRUE(contains(error_, "networks"));
   EXPECT_EQ(run(write(experiment() + "colour = 1\n")), 2);
-  EXPECT_NE(error_.find("'colour'"), std::string::npos) << error_;
+  EXPECT_TRUE(contains(error_, "'colour'"));
   EXPECT_EQ(run(scratch_ / "nothing.toml"), 1);
-  EXPECT_NE(error_.find("no such experiment"), std::string::npos) << error_;
+  EXPECT_TRUE(contains(error_, "no such experiment"));
 }
 
 TEST_F(ExperimentProgramsTest, DryRunOnResumeReportsMissingAnswers) {
   const auto file = write(experiment());
   ASSERT_EQ(run(file, {"--no-report"}), 0) << error_;
   ASSERT_EQ(run(file, {"--resume", "--dry-run"}), 0) << error_;
-  EXPECT_NE(error_.find("4 answers"), std::string::npos) << error_;
-  EXPECT_NE(error_.find("4 already answered"), std::string::npos) << error_;
-  EXPECT_NE(error_.find("about 0 s"), std::string::npos) << error_;
+  EXPECT_TRUE(contains(error_, "4 answers"));
+  EXPECT_TRUE(contains(error_, "4 already answered"));
+  EXPECT_TRUE(contains(error_, "about 0 s"));
   std::filesystem::remove_all(out());
   EXPECT_EQ(run(file, {"--resume", "--dry-run"}), 2);
-  EXPECT_NE(error_.find("no results to resume"), std::string::npos) << error_;
+  EXPECT_TRUE(contains(error_, "no results to resume"));
   EXPECT_FALSE(std::filesystem::exists(out()));
 }
 
@@ -380,7 +379,7 @@ TEST_F(ExperimentProgramsTest, RefusesNetworksWithSameName) {
   std::string text = experiment();
   text.replace(text.find("\"lan\""), 5, "\"slow.toml\", \"fast.toml\"");
   EXPECT_EQ(run(write(text)), 2);
-  EXPECT_NE(error_.find("two profiles have the name 'cell'"), std::string::npos) << error_;
+  EXPECT_TRUE(contains(error_, "two profiles have the name 'cell'"));
   EXPECT_FALSE(std::filesystem::exists(out()));
 }
 

@@ -15,6 +15,7 @@
 #include "netsim/report/report.h"
 #include "netsim/report/run_data.h"
 #include "netsim/report/tables.h"
+#include "tests/support/expect.h"
 #include "tests/support/skip.h"
 #include "tests/support/temporary_directory.h"
 
@@ -123,8 +124,8 @@ TEST(FiguresTest, OmitsUnmeasuredLinkFromRoundTripPlot) {
   }
   const auto plots = round_trip_plots(data);
   ASSERT_EQ(plots.size(), 1u);
-  EXPECT_NE(plots[0].script.find("EOD\n2 10\n50 10\nEOD"), std::string::npos) << plots[0].script;
-  EXPECT_NE(plots[0].note.find("Unmeasured links"), std::string::npos) << plots[0].note;
+  EXPECT_TRUE(contains(plots[0].script, "EOD\n2 10\n50 10\nEOD"));
+  EXPECT_TRUE(contains(plots[0].note, "Unmeasured links"));
   data.calibrations.pop_back();
   data.runs.pop_back();
   data.settings.pop_back();
@@ -268,7 +269,7 @@ TEST_F(CutTableTest, ClaimsGainOfContinuing) {
 TEST_F(CutTableTest, QuickRunClaimsNothing) {
   data_.manifest["quick"] = true;
   const std::string html = cut_section(data_);
-  EXPECT_NE(html.find("<small>[quick run]</small>"), std::string::npos) << html;
+  EXPECT_TRUE(contains(html, "<small>[quick run]</small>"));
   EXPECT_EQ(html.find(" to 100]"), std::string::npos) << html;
 }
 
@@ -294,19 +295,16 @@ class CapacityTableTest : public ::testing::Test {
 
 TEST_F(CapacityTableTest, ShowsSingleClientCount) {
   const std::string html = capacity_section(data_);
-  EXPECT_NE(html.find("2 clients"), std::string::npos) << html;
-  EXPECT_NE(html.find("<td>20.0 <small>10.0</small></td>"), std::string::npos) << html;
+  EXPECT_TRUE(contains(html, "2 clients"));
+  EXPECT_TRUE(contains(html, "<td>20.0 <small>10.0</small></td>"));
   EXPECT_EQ(arms_section(data_), "");
 }
 
 TEST_F(CapacityTableTest, CountsFailedAnswers) {
   data_.runs[0].failure = "timed out";
-  EXPECT_NE(capacity_section(data_).find("<td>20.0 <small>10.0</small>, 1 failed</td>"),
-            std::string::npos)
-      << capacity_section(data_);
+  EXPECT_TRUE(contains(capacity_section(data_), "<td>20.0 <small>10.0</small>, 1 failed</td>"));
   for (netsim::Run& run : data_.runs) run.failure = "timed out";
-  EXPECT_NE(capacity_section(data_).find("<td>–, 4 failed</td>"), std::string::npos)
-      << capacity_section(data_);
+  EXPECT_TRUE(contains(capacity_section(data_), "<td>–, 4 failed</td>"));
 }
 
 TEST_F(CapacityTableTest, IsEmptyForSingleClients) {
@@ -336,13 +334,13 @@ TEST(ReportTest, WritesTablesWithoutPlots) {
   const auto check = [&](const Report& written, Errc code, const std::string& why) {
     ASSERT_TRUE(written.undrawn);
     EXPECT_EQ(written.undrawn->code, code);
-    EXPECT_NE(written.undrawn->message.find(why), std::string::npos) << written.undrawn->message;
+    EXPECT_TRUE(contains(written.undrawn->message, why));
     const std::string page = page_of(written);
-    EXPECT_NE(page.find("<td>4.00</td>"), std::string::npos) << page;
-    EXPECT_NE(page.find("Not drawn: "), std::string::npos) << page;
-    EXPECT_NE(page.find(why), std::string::npos) << page;
-    // Equals the manifest's, whether or not a link was measured.
-    EXPECT_NE(page.find("Approximate link."), std::string::npos) << page;
+    EXPECT_TRUE(contains(page, "<td>4.00</td>"));
+    EXPECT_TRUE(contains(page, "Not drawn: "));
+    EXPECT_TRUE(contains(page, why));
+    // As the manifest says, whether or not a link was measured.
+    EXPECT_TRUE(contains(page, "Approximate link."));
   };
   check(report(), Errc::unsupported, "gnuplot not found");
   std::ofstream(programs / "gnuplot") << "#!/bin/sh\necho there is no ink >&2\nexit 1\n";
@@ -384,7 +382,7 @@ TEST(RunDataFilesTest, NamesBrokenLine) {
     const auto data = read_run_data(results.path());
     ASSERT_FALSE(data) << name;
     const std::string line = name == "runs.jsonl" ? ", line 3" : ", line 2";
-    EXPECT_NE(data.error().message.find(name + line), std::string::npos) << data.error().message;
+    EXPECT_TRUE(contains(data.error().message, name + line));
   }
 }
 
@@ -473,7 +471,7 @@ TEST_F(RunDataTest, TimelinesUsePromptAnsweredByMostArms) {
     ASSERT_EQ(moments.size(), 1u) << key.second;
     EXPECT_EQ(moments[0].at_ms, 2000) << key.second;
   }
-  EXPECT_NE(timeline_plots(data).at(0).note.find("tool-2"), std::string::npos);
+  EXPECT_TRUE(contains(timeline_plots(data).at(0).note, "tool-2"));
 }
 
 // If a link was cut, each arm's answer must be over the same cut.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "netsim/run/run_record.h"
+#include "tests/support/expect.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft::netsim {
@@ -187,7 +188,7 @@ TEST_F(ResultsTest, RefusesResultsOfOtherExperiment) {
   EXPECT_EQ(ResultsFolder::open(folder(), false, "hash").error().code, Errc::usage);
   const auto other = ResultsFolder::open(folder(), true, "other");
   ASSERT_FALSE(other);
-  EXPECT_NE(other.error().message.find("another experiment"), std::string::npos);
+  EXPECT_TRUE(contains(other.error().message, "another experiment"));
   EXPECT_EQ(ResultsFolder::open(directory_.path() / "none", true, "hash").error().code,
             Errc::usage);
 }
@@ -201,10 +202,8 @@ TEST_F(ResultsTest, RefusesLeftoversWithoutManifest) {
   std::filesystem::remove(folder() / "manifest.json");
   for (const char* name : {"runs.jsonl", "cycles.jsonl"}) {
     const auto refused = ResultsFolder::open(folder(), false, "hash");
-    ASSERT_FALSE(refused) << name;
-    EXPECT_EQ(refused.error().code, Errc::usage);
-    EXPECT_NE(refused.error().message.find(name), std::string::npos) << refused.error().message;
-    EXPECT_NE(refused.error().message.find("--out"), std::string::npos);
+    ASSERT_TRUE(fails_with(refused, Errc::usage, name)) << name;
+    EXPECT_TRUE(contains(refused.error().message, "--out"));
     EXPECT_TRUE(std::filesystem::exists(answers / "old.json"));
     std::filesystem::remove(folder() / name);
   }
@@ -217,9 +216,7 @@ TEST_F(ResultsTest, RefusesLeftoversWithoutManifest) {
 TEST_F(ResultsTest, KeepsForeignWorkFolder) {
   std::filesystem::create_directories(folder() / "work");
   std::ofstream(folder() / "work/thesis.txt") << "years";
-  const auto refused = ResultsFolder::open(folder(), false, "hash");
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Errc::usage);
+  EXPECT_TRUE(fails_with(ResultsFolder::open(folder(), false, "hash"), Errc::usage));
   EXPECT_TRUE(std::filesystem::exists(folder() / "work/thesis.txt"));
 }
 
@@ -229,7 +226,7 @@ TEST_F(ResultsTest, RefusesSecondWriter) {
   ASSERT_TRUE(first);
   const auto second = ResultsFolder::open(folder(), true, "hash");
   ASSERT_FALSE(second);
-  EXPECT_NE(second.error().message.find("another run"), std::string::npos);
+  EXPECT_TRUE(contains(second.error().message, "another run"));
 }
 
 TEST_F(ResultsTest, CsvQuotesCommasAndQuotes) {

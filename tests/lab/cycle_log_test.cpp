@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/expect.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft::lab {
@@ -46,10 +47,7 @@ TEST_F(CycleLogTest, NamesFileThatCannotBeWritten) {
   const auto handler = signal(SIGPIPE, SIG_IGN);
   const auto written = written_to(pipe, [reader] { close(reader); });
   signal(SIGPIPE, handler);
-  ASSERT_FALSE(written);
-  EXPECT_EQ(written.error().code, Errc::io);
-  EXPECT_NE(written.error().message.find(pipe.string()), std::string::npos)
-      << written.error().message;
+  EXPECT_TRUE(fails_with(written, Errc::io, pipe.string()));
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/expect.h"
+
 namespace edgedraft::lab {
 namespace {
 
@@ -72,10 +74,9 @@ TEST_F(PaceProfileTest, NamesTableThatLacksDrafter) {
   EXPECT_TRUE(profile->check_pads("moa-tli1"));
   const auto expect_named = [](const Result<void>& checked, const std::string& table,
                                const std::string& drafter) {
-    ASSERT_FALSE(checked) << drafter;
-    EXPECT_EQ(checked.error().code, Errc::usage);
+    ASSERT_TRUE(fails_with(checked, Errc::usage)) << drafter;
     for (const std::string& word : {std::string("'p'"), table, drafter}) {
-      EXPECT_NE(checked.error().message.find(word), std::string::npos) << checked.error().message;
+      EXPECT_TRUE(contains(checked.error().message, word));
     }
   };
   expect_named(profile->check_paces("moa-tli0", Place::device), "[draft.step_ms]", "moa-tli0");
@@ -121,10 +122,7 @@ TEST_F(PaceProfileTest, RefusesInvalidProfileAndNamesKey) {
            {"[activation_bytes]\nmoa = 0", "activation_bytes.moa"},
            {"[activation_bytes]\nmoa = 40000", "activation_bytes.moa"},
            {"[activation_bytes]\nmoa = 2.5", "activation_bytes.moa"}}) {
-    const auto profile = read(text);
-    ASSERT_FALSE(profile) << text;
-    EXPECT_EQ(profile.error().code, Errc::usage);
-    EXPECT_NE(profile.error().message.find(says), std::string::npos) << profile.error().message;
+    EXPECT_TRUE(fails_with(read(text), Errc::usage, says)) << text;
   }
   EXPECT_EQ(PaceProfile::read("/nowhere/at/all.toml").error().code, Errc::io);
 }

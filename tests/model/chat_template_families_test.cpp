@@ -4,6 +4,7 @@
 
 #include "shared/model/chat_template.h"
 #include "tests/model/chat_rendering.h"
+#include "tests/support/expect.h"
 
 // Prompt formats of the common model families, written with the constructs of their published
 // templates.
@@ -28,9 +29,7 @@ std::string rendered(const char* source, const Talk& talk, Prompt prompt = Promp
 
 void expect_refusal(const char* source, const Talk& talk, const std::string& reason) {
   const auto text = render(source, talk, Prompt::open);
-  ASSERT_FALSE(text) << *text;
-  EXPECT_EQ(text.error().code, Errc::unsupported);
-  EXPECT_NE(text.error().message.find(reason), std::string::npos) << text.error().message;
+  EXPECT_TRUE(fails_with(text, Errc::unsupported, reason)) << *text;
 }
 
 constexpr char kLlama2[] = R"({% if messages[0]['role'] == 'system' -%}

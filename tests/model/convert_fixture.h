@@ -7,6 +7,7 @@
 #include "shared/model/convert/convert.h"
 #include "shared/model/gguf.h"
 #include "tests/model/hf_directory.h"
+#include "tests/support/expect.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft::test {
@@ -30,10 +31,7 @@ class ConvertFixture : public ::testing::Test {
   }
 
   void expect_input_error(Errc code, const std::string& named) {
-    const auto done = convert_input(DType::f32);
-    ASSERT_FALSE(done) << named;
-    EXPECT_EQ(done.error().code, code) << done.error().message;
-    EXPECT_NE(done.error().message.find(named), std::string::npos) << done.error().message;
+    EXPECT_TRUE(fails_with(convert_input(DType::f32), code, named)) << named;
     EXPECT_EQ(output_.file_count(), 0u);
   }
 

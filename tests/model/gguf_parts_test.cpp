@@ -6,6 +6,7 @@
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/fingerprint.h"
 #include "tests/model/raw_decoder.h"
+#include "tests/support/expect.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
@@ -61,9 +62,7 @@ class GgufPartsTest : public ::testing::Test {
 
   void expect_error(Errc code, const std::string& words) const {
     const auto file = GgufFile::open(path(0));
-    ASSERT_FALSE(file);
-    EXPECT_EQ(file.error().code, code);
-    EXPECT_NE(file.error().message.find(words), std::string::npos) << file.error().message;
+    ASSERT_TRUE(fails_with(file, code, words));
   }
 
   test::TemporaryDirectory folder_;
@@ -114,10 +113,7 @@ TEST_F(GgufPartsTest, ChecksPartNames) {
   const auto renamed = folder_ / "m.gguf";
   std::filesystem::copy_file(path(0), renamed);
   const auto file = GgufFile::open(renamed);
-  ASSERT_FALSE(file);
-  EXPECT_EQ(file.error().code, Errc::bad_file);
-  EXPECT_NE(file.error().message.find("NAME-00001-of-00003.gguf"), std::string::npos)
-      << file.error().message;
+  EXPECT_TRUE(fails_with(file, Errc::bad_file, "NAME-00001-of-00003.gguf"));
 
   std::filesystem::rename(path(1), folder_ / "other");
   std::filesystem::rename(path(2), path(1));

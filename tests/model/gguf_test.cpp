@@ -7,6 +7,7 @@
 
 #include "shared/model/mapped_file.h"
 #include "tests/model/raw_gguf.h"
+#include "tests/support/expect.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
@@ -38,7 +39,7 @@ Error parse_error(const RawGguf& file) {
 void expect_bad(const RawGguf& file, const std::string& words) {
   const Error error = parse_error(file);
   EXPECT_EQ(error.code, Errc::bad_file);
-  EXPECT_NE(error.message.find(words), std::string::npos) << error.message;
+  EXPECT_TRUE(contains(error.message, words));
 }
 
 TEST(GgufTest, ReadsMetadataAndTensorsInFileOrder) {
@@ -93,10 +94,7 @@ TEST(GgufTest, RefusesIntegersThatDoNotFit) {
   const auto read = GgufFile::parse(bytes);
   ASSERT_TRUE(read);
   for (const char* key : {"big", "negative", "text", "missing"}) {
-    const auto value = read->get_u32(key);
-    ASSERT_FALSE(value) << key;
-    EXPECT_EQ(value.error().code, Errc::bad_file);
-    EXPECT_NE(value.error().message.find(key), std::string::npos) << value.error().message;
+    EXPECT_TRUE(fails_with(read->get_u32(key), Errc::bad_file, key)) << key;
   }
 }
 
@@ -121,7 +119,7 @@ TEST(GgufTest, RefusesFileTruncatedAnywhere) {
     const auto file = GgufFile::parse(part);
     ASSERT_FALSE(file) << count;
     EXPECT_EQ(file.error().code, Errc::bad_file);
-    EXPECT_NE(file.error().message.find("truncated"), std::string::npos)
+    EXPECT_TRUE(contains(file.error().message, "truncated"))
         << count << ": " << file.error().message;
   }
 }
@@ -145,7 +143,7 @@ TEST(GgufTest, RejectsOtherFileFormatsWithHint) {
   RawGguf file = small_file();
   file.magic = "PK\x03\x04";
   expect_bad(file, "not a GGUF file");
-  EXPECT_NE(parse_error(file).message.find("edgedraft convert"), std::string::npos);
+  EXPECT_TRUE(contains(parse_error(file).message, "edgedraft convert"));
 }
 
 TEST(GgufTest, RefusesOtherVersionsAndByteOrders) {
@@ -153,12 +151,11 @@ TEST(GgufTest, RefusesOtherVersionsAndByteOrders) {
   for (const std::uint32_t version : {1u, 4u}) {
     file.version = version;
     EXPECT_EQ(parse_error(file).code, Errc::unsupported);
-    EXPECT_NE(parse_error(file).message.find("version " + std::to_string(version)),
-              std::string::npos);
+    EXPECT_TRUE(contains(parse_error(file).message, "version " + std::to_string(version)));
   }
   file.version = 0x03000000;
   EXPECT_EQ(parse_error(file).code, Errc::unsupported);
-  EXPECT_NE(parse_error(file).message.find("big-endian"), std::string::npos);
+  EXPECT_TRUE(contains(parse_error(file).message, "big-endian"));
 }
 
 TEST(GgufTest, ReadsVersion2AsVersion3) {
@@ -280,16 +277,16 @@ TEST(GgufTest, NamesUnsupportedTypes) {
   file.tensors[0].type = 10;
   const Error error = parse_error(file);
   EXPECT_EQ(error.code, Errc::unsupported);
-  EXPECT_NE(error.message.find("Q2_K"), std::string::npos);
-  EXPECT_NE(error.message.find("'matrix'"), std::string::npos);
+  EXPECT_TRUE(contains(error.message, "Q2_K"));
+  EXPECT_TRUE(contains(error.message, "'matrix'"));
   // Q4_0 for Arm, as of 2024, and a type that ggml does not have yet.
   for (const auto& [type, named] :
        {std::pair(31u, "Q4_0_4_4"), std::pair(33u, "Q4_0_8_8"), std::pair(4711u, "4711")}) {
     file.tensors[0].type = type;
     const Error other = parse_error(file);
     EXPECT_EQ(other.code, Errc::unsupported) << named;
-    EXPECT_NE(other.message.find(named), std::string::npos) << other.message;
-    EXPECT_NE(other.message.find("use a file in F32"), std::string::npos) << other.message;
+    EXPECT_TRUE(contains(other.message, named));
+    EXPECT_TRUE(contains(other.message, "use a file in F32"));
   }
 }
 
@@ -306,26 +303,17 @@ TEST(GgufTest, MappedFileSurvivesMove) {
 TEST(GgufTest, NamesUnreadableFile) {
   const test::TemporaryDirectory directory;
   for (const auto& path : {directory / "missing.gguf", directory.path()}) {
-    const auto file = GgufFile::open(path);
-    ASSERT_FALSE(file);
-    EXPECT_EQ(file.error().code, Errc::io);
-    EXPECT_NE(file.error().message.find(path.string()), std::string::npos);
+    EXPECT_TRUE(fails_with(GgufFile::open(path), Errc::io, path.string()));
   }
   const auto empty = GgufFile::open(directory.write("empty.gguf", ""));
-  ASSERT_FALSE(empty);
-  EXPECT_EQ(empty.error().code, Errc::bad_file);
-  EXPECT_NE(empty.error().message.find("empty.gguf"), std::string::npos);
+  EXPECT_TRUE(fails_with(empty, Errc::bad_file, "empty.gguf"));
 }
 
 TEST(GgufTest, RefusesFifoWithoutBlocking) {
   const test::TemporaryDirectory directory;
   const auto path = directory / "fifo.gguf";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  const auto file = MappedFile::open(path);
-  ASSERT_FALSE(file);
-  EXPECT_EQ(file.error().code, Errc::io);
-  EXPECT_NE(file.error().message.find("fifo.gguf is not a regular file"), std::string::npos)
-      << file.error().message;
+  EXPECT_TRUE(fails_with(MappedFile::open(path), Errc::io, "fifo.gguf is not a regular file"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "shared/base/json_shape.h"
 #include "tests/model/raw_gguf.h"
+#include "tests/support/expect.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
@@ -31,7 +32,7 @@ void expect_bad(const std::string& header, std::size_t data_bytes, const std::st
   const Bytes bytes = file_of(header, data_bytes);
   const auto file = SafetensorsFile::parse(bytes);
   ASSERT_FALSE(file) << header;
-  EXPECT_NE(file.error().message.find(words), std::string::npos) << file.error().message;
+  EXPECT_TRUE(contains(file.error().message, words));
 }
 
 TEST(SafetensorsTest, FindsTensorsByName) {
@@ -59,7 +60,7 @@ TEST(SafetensorsTest, RefusesFileTruncatedAnywhere) {
     const Bytes part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(count));
     const auto file = SafetensorsFile::parse(part);
     ASSERT_FALSE(file) << count;
-    EXPECT_NE(file.error().message.find("truncated"), std::string::npos) << count;
+    EXPECT_TRUE(contains(file.error().message, "truncated")) << count;
   }
 }
 
@@ -135,9 +136,7 @@ TEST(SafetensorsModelTest, RefusesShardPathsOutsideDirectory) {
   for (const char* name : {"../x.safetensors", "/etc/passwd", "..", ""}) {
     directory.write("model.safetensors.index.json",
                     std::string(R"({"weight_map": {"a": ")") + name + "\"}}");
-    const auto model = SafetensorsModel::open(directory.path());
-    ASSERT_FALSE(model);
-    EXPECT_EQ(model.error().code, Errc::bad_file) << name;
+    EXPECT_TRUE(fails_with(SafetensorsModel::open(directory.path()), Errc::bad_file)) << name;
   }
 }
 
@@ -146,18 +145,15 @@ TEST(SafetensorsModelTest, RefusesMissingShardsAndDuplicateTensors) {
   directory.write("one.safetensors", file_of("{" + entry("a", "F32", "[2]", 0, 8) + "}", 8));
   directory.write("model.safetensors.index.json",
                   R"({"weight_map": {"a": "one.safetensors", "b": "gone.safetensors"}})");
-  EXPECT_NE(SafetensorsModel::open(directory.path()).error().message.find("gone.safetensors"),
-            std::string::npos);
+  EXPECT_TRUE(
+      contains(SafetensorsModel::open(directory.path()).error().message, "gone.safetensors"));
   directory.write("gone.safetensors", file_of("{" + entry("a", "F32", "[2]", 0, 8) + "}", 8));
   EXPECT_EQ(SafetensorsModel::open(directory.path()).error().code, Errc::bad_file);
 }
 
 TEST(SafetensorsModelTest, ReportsMissingWeights) {
   const TemporaryDirectory directory;
-  const auto model = SafetensorsModel::open(directory.path());
-  ASSERT_FALSE(model);
-  EXPECT_EQ(model.error().code, Errc::io);
-  EXPECT_NE(model.error().message.find("model.safetensors"), std::string::npos);
+  EXPECT_TRUE(fails_with(SafetensorsModel::open(directory.path()), Errc::io, "model.safetensors"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "tests/model/parts_gguf.h"
 #include "tests/model/tiny_byte_bpe.h"
 #include "tests/model/tiny_tokenizer.h"
+#include "tests/support/expect.h"
 
 namespace edgedraft {
 namespace {
@@ -107,9 +108,7 @@ TokenizerParts read(const json& file) {
 
 void expect_error(const json& file, Errc code, const std::string& named) {
   const auto parts = parse(file);
-  ASSERT_FALSE(parts) << named;
-  EXPECT_EQ(parts.error().code, code) << parts.error().message;
-  EXPECT_NE(parts.error().message.find(named), std::string::npos) << parts.error().message;
+  ASSERT_TRUE(fails_with(parts, code, named)) << named;
 }
 
 TEST(TokenizerJsonTest, ByteLevelBecomesGpt2) {

@@ -8,6 +8,7 @@
 #include "shared/base/random.h"
 #include "tests/model/raw_gguf.h"
 #include "tests/model/tiny_tokenizer.h"
+#include "tests/support/expect.h"
 
 namespace edgedraft {
 namespace {
@@ -219,10 +220,7 @@ TEST_F(TokenizerTest, DecodingStripsOneSpaceUnderEveryRule) {
 TEST_F(TokenizerTest, RefusesUnknownSpaceRules) {
   const auto expect_refused = [](const RawGguf& raw) {
     const auto tokenizer = read(raw);
-    ASSERT_FALSE(tokenizer);
-    EXPECT_EQ(tokenizer.error().code, Errc::bad_file);
-    EXPECT_NE(tokenizer.error().message.find("edgedraft.tokenizer.space_prefix"), std::string::npos)
-        << tokenizer.error().message;
+    ASSERT_TRUE(fails_with(tokenizer, Errc::bad_file, "edgedraft.tokenizer.space_prefix"));
   };
   RawGguf file;
   vocabulary_.add_to(file);
@@ -323,7 +321,7 @@ TEST_F(TokenizerTest, BrokenUtf8BecomesReplacementCharacters) {
   for (const std::string text : {"\xFF", "\xC3", "a\xE2\x82", "\xED\xA0\x80", "\xF5\x80\x80\x80"}) {
     const std::string back =
         decode(tokenizer_, tokenizer_.encode(text, Special::plain), LeadingSpace::strip);
-    EXPECT_NE(back.find("\xEF\xBF\xBD"), std::string::npos);
+    EXPECT_TRUE(contains(back, "\xEF\xBF\xBD"));
   }
 }
 
@@ -342,17 +340,13 @@ TEST_F(TokenizerTest, RefusesOtherTokenizers) {
   RawGguf raw;
   raw.add_string("tokenizer.ggml.model", "rwkv");
   const auto tokenizer = read(raw);
-  ASSERT_FALSE(tokenizer);
-  EXPECT_EQ(tokenizer.error().code, Errc::unsupported);
-  EXPECT_NE(tokenizer.error().message.find("rwkv"), std::string::npos);
+  ASSERT_TRUE(fails_with(tokenizer, Errc::unsupported, "rwkv"));
 }
 
 void expect_bad(const TinyVocabulary& vocabulary, const std::string& what) {
   RawGguf raw;
   vocabulary.add_to(raw);
-  const auto tokenizer = read(raw);
-  ASSERT_FALSE(tokenizer) << what;
-  EXPECT_EQ(tokenizer.error().code, Errc::bad_file) << what;
+  EXPECT_TRUE(fails_with(read(raw), Errc::bad_file)) << what;
 }
 
 TEST_F(TokenizerTest, RefusesDamagedVocabularies) {
@@ -460,8 +454,7 @@ TEST_F(TokenizerTest, RefusesCharacterMaps) {
   vocabulary_.add_to(raw);
   raw.add_numbers<std::uint8_t>("tokenizer.ggml.precompiled_charsmap", 0, {1, 2, 3});
   const auto tokenizer = read(raw);
-  ASSERT_FALSE(tokenizer);
-  EXPECT_EQ(tokenizer.error().code, Errc::unsupported);
+  ASSERT_TRUE(fails_with(tokenizer, Errc::unsupported));
 }
 
 TEST_F(TokenizerTest, RefusesIdsOutsideTheVocabulary) {
@@ -470,7 +463,7 @@ TEST_F(TokenizerTest, RefusesIdsOutsideTheVocabulary) {
   raw.add_u32("tokenizer.ggml.eot_token_id", static_cast<std::uint32_t>(vocabulary_.texts.size()));
   const auto tokenizer = read(raw);
   ASSERT_FALSE(tokenizer);
-  EXPECT_NE(tokenizer.error().message.find("eot_token_id"), std::string::npos);
+  EXPECT_TRUE(contains(tokenizer.error().message, "eot_token_id"));
 }
 
 TEST_F(TokenizerTest, ReadsAdditionalEndIds) {
@@ -506,10 +499,7 @@ TEST_F(TokenizerTest, RefusesDamagedEndIds) {
   RawGguf file;
   vocabulary_.add_to(file);
   const auto expect_refused = [&](const RawGguf& raw) {
-    const auto tokenizer = read(raw);
-    ASSERT_FALSE(tokenizer);
-    EXPECT_EQ(tokenizer.error().code, Errc::bad_file);
-    EXPECT_NE(tokenizer.error().message.find(key), std::string::npos) << tokenizer.error().message;
+    EXPECT_TRUE(fails_with(read(raw), Errc::bad_file, key));
   };
   const auto count = static_cast<std::int32_t>(vocabulary_.texts.size());
   const std::vector<std::int32_t> lists[] = {
@@ -528,9 +518,7 @@ TEST_F(TokenizerTest, RefusesDamagedEndIds) {
 }
 
 TEST_F(TokenizerTest, RefusesFileWithoutTokenizer) {
-  const auto tokenizer = read(RawGguf{});
-  ASSERT_FALSE(tokenizer);
-  EXPECT_EQ(tokenizer.error().code, Errc::bad_file);
+  EXPECT_TRUE(fails_with(read(RawGguf{}), Errc::bad_file));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/net/raw_peer.h"
+#include "tests/support/expect.h"
 
 namespace edgedraft {
 namespace {
@@ -85,7 +86,7 @@ TEST_F(HttpServerTest, ServesSeveralRequestsPerConnection) {
       "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na"
       "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nb");
   const std::string both = read_until(peer, "\r\n\r\nb");
-  EXPECT_NE(both.find("\r\n\r\na"), std::string::npos);
+  EXPECT_TRUE(contains(both, "\r\n\r\na"));
   EXPECT_TRUE(peer.read_to_end().empty()) << "idle connections are closed";
 }
 
@@ -98,7 +99,7 @@ TEST_F(HttpServerTest, AssemblesBodiesFromAnyParts) {
     peer.write(part);
     std::this_thread::sleep_for(5ms);
   }
-  EXPECT_NE(read_until(peer, "abcde").find("\r\n\r\nabcde"), std::string::npos);
+  EXPECT_TRUE(contains(read_until(peer, "abcde"), "\r\n\r\nabcde"));
 }
 
 TEST_F(HttpServerTest, AnswersExpectContinue) {
@@ -106,7 +107,7 @@ TEST_F(HttpServerTest, AnswersExpectContinue) {
   peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
   EXPECT_TRUE(read_until(peer, "\r\n\r\n").starts_with("HTTP/1.1 100 "));
   peer.write("body");
-  EXPECT_NE(read_until(peer, "body").find("\r\n\r\nbody"), std::string::npos);
+  EXPECT_TRUE(contains(read_until(peer, "body"), "\r\n\r\nbody"));
 }
 
 TEST_F(HttpServerTest, RefusesBodyOverLimitBeforeReading) {
@@ -129,8 +130,7 @@ TEST_F(HttpServerTest, AnswersWithoutReadingUnusedBody) {
   RawPeer empty(server_.port());
   for (int i = 0; i < 2; ++i) {
     empty.write("POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
-    EXPECT_NE(read_until(empty, "\r\n\r\n0").find("200 OK"), std::string::npos)
-        << "the connection stays open";
+    EXPECT_TRUE(contains(read_until(empty, "\r\n\r\n0"), "200 OK")) << "the connection stays open";
   }
 }
 
@@ -174,7 +174,7 @@ TEST(HttpRefusalTest, RefusesByHeaderWithoutReadingBody) {
   stranger.write("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
   const std::string refused = text_of(stranger.read_to_end());
   EXPECT_TRUE(refused.starts_with("HTTP/1.1 401 ")) << refused;
-  EXPECT_NE(refused.find("Connection: close"), std::string::npos);
+  EXPECT_TRUE(contains(refused, "Connection: close"));
   EXPECT_EQ(handled, 0);
   RawPeer friendly(server.port());
   friendly.write(
@@ -238,7 +238,7 @@ TEST_F(HttpServerTest, ClosesConnectionsWithoutRequestForNewOnes) {
   for (int i = 0; i < 100; ++i) idle.emplace_back(server_.port());
   EXPECT_TRUE(post("/echo", "again").ends_with("again"));
   reply.send({.content_type = "text/plain", .body = "answered"});
-  EXPECT_NE(read_until(asked, "answered").find("answered"), std::string::npos);
+  EXPECT_TRUE(contains(read_until(asked, "answered"), "answered"));
 }
 
 TEST(HttpLimitTest, ClosesNewConnectionIfAllAwaitAnswers) {
@@ -290,14 +290,13 @@ TEST_F(HttpServerTest, StreamsChunksAsWritten) {
   HttpReply reply = held();
   reply.begin({.content_type = "text/event-stream", .body = "one"});
   const std::string head = read_until(peer, "3\r\none\r\n");
-  EXPECT_NE(head.find("Transfer-Encoding: chunked\r\n"), std::string::npos) << head;
+  EXPECT_TRUE(contains(head, "Transfer-Encoding: chunked\r\n"));
   reply.write("three");
   EXPECT_EQ(read_until(peer, "\r\nthree\r\n"), "5\r\nthree\r\n");
   reply.end();
   EXPECT_EQ(read_until(peer, "0\r\n\r\n"), "0\r\n\r\n");
   peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nnext");
-  EXPECT_NE(read_until(peer, "next").find("200 OK"), std::string::npos)
-      << "the connection stays open";
+  EXPECT_TRUE(contains(read_until(peer, "next"), "200 OK")) << "the connection stays open";
 }
 
 TEST_F(HttpServerTest, EndsHttp10StreamByClosing) {
@@ -317,8 +316,7 @@ TEST_F(HttpServerTest, SendsFillerOnQuietStream) {
   peer.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
   HttpReply reply = held();
   reply.begin({.content_type = "text/event-stream", .body = "a"}, 20ms, ":\n\n");
-  EXPECT_NE(read_until(peer, "3\r\n:\n\n\r\n3\r\n:\n\n\r\n").find("3\r\n:\n\n\r\n"),
-            std::string::npos);
+  EXPECT_TRUE(contains(read_until(peer, "3\r\n:\n\n\r\n3\r\n:\n\n\r\n"), "3\r\n:\n\n\r\n"));
   EXPECT_EQ(reply.backlog_bytes(), 0u);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/net/net_support.h"
+#include "tests/support/expect.h"
 
 namespace edgedraft {
 namespace {
@@ -91,10 +92,7 @@ TEST(IdentityTest, LoadingCreatesNothing) {
     const fs::path& file = made.*lost;
     fs::remove(file);
     const auto loaded = load_identity(directory.path());
-    ASSERT_FALSE(loaded);
-    EXPECT_EQ(loaded.error().code, Errc::io);
-    EXPECT_NE(loaded.error().message.find(file.string() + ": No such file"), std::string::npos)
-        << loaded.error().message;
+    EXPECT_TRUE(fails_with(loaded, Errc::io, file.string() + ": No such file"));
     EXPECT_FALSE(fs::exists(file));
   }
 }
@@ -104,9 +102,7 @@ TEST(IdentityTest, ReportsKeyThatIsASymlinkLoop) {
   const test::TemporaryDirectory directory;
   fs::create_symlink("server-key.pem", directory / "server-key.pem");
   const auto identity = load_or_create_identity(directory.path());
-  ASSERT_FALSE(identity);
-  EXPECT_EQ(identity.error().code, Errc::io);
-  EXPECT_NE(identity.error().message.find("server-key.pem"), std::string::npos);
+  ASSERT_TRUE(fails_with(identity, Errc::io, "server-key.pem"));
 }
 
 TEST(IdentityTest, NamesDamagedFile) {
@@ -114,9 +110,7 @@ TEST(IdentityTest, NamesDamagedFile) {
   const auto identity = load_or_create_identity(directory.path()).value();
   std::ofstream(identity.key_file, std::ios::trunc) << "no key";
   const auto damaged = load_or_create_identity(directory.path());
-  ASSERT_FALSE(damaged);
-  EXPECT_EQ(damaged.error().code, Errc::bad_file);
-  EXPECT_NE(damaged.error().message.find("server-key.pem"), std::string::npos);
+  EXPECT_TRUE(fails_with(damaged, Errc::bad_file, "server-key.pem"));
 }
 
 // OpenSSL would prompt for a passphrase on the terminal and wait.
@@ -129,8 +123,7 @@ TEST(IdentityTest, RefusesEncryptedKeyWithoutPrompting) {
                              .key_file = identity.key_file})
                                  .error()}) {
     EXPECT_EQ(error.code, Errc::bad_file);
-    EXPECT_NE(error.message.find("server-key.pem: the key is encrypted"), std::string::npos)
-        << error.message;
+    EXPECT_TRUE(contains(error.message, "server-key.pem: the key is encrypted"));
   }
 }
 
@@ -149,7 +142,7 @@ TEST(IdentityTest, NamesMissingFiles) {
       make_client_context({.ca_file = lost}).error()};
   for (const Error& error : errors) {
     EXPECT_EQ(error.code, Errc::io);
-    EXPECT_NE(error.message.find("lost.pem: No such file"), std::string::npos) << error.message;
+    EXPECT_TRUE(contains(error.message, "lost.pem: No such file"));
   }
 }
 
@@ -169,8 +162,7 @@ TEST(IdentityTest, RefusesPipesAsCertificatesAndKeys) {
       make_client_context({.ca_file = pipe}).error()};
   for (const Error& error : errors) {
     EXPECT_EQ(error.code, Errc::usage);
-    EXPECT_NE(error.message.find("pipe.pem: not a regular file"), std::string::npos)
-        << error.message;
+    EXPECT_TRUE(contains(error.message, "pipe.pem: not a regular file"));
   }
 }
 
@@ -201,15 +193,13 @@ TEST(IdentityTest, RefusesWorldReadableKeyOnBothSides) {
   ASSERT_FALSE(client);
   for (const Error& error : {server.error(), client.error()}) {
     EXPECT_EQ(error.code, Errc::usage);
-    EXPECT_NE(error.message.find("a-key.pem"), std::string::npos) << error.message;
-    EXPECT_NE(error.message.find("chmod o="), std::string::npos) << error.message;
+    EXPECT_TRUE(contains(error.message, "a-key.pem"));
+    EXPECT_TRUE(contains(error.message, "chmod o="));
   }
 }
 
 TEST(IdentityTest, ReportsUnwritableDirectory) {
-  const auto identity = load_or_create_identity("/proc/edgedraft-test");
-  ASSERT_FALSE(identity);
-  EXPECT_EQ(identity.error().code, Errc::io);
+  EXPECT_TRUE(fails_with(load_or_create_identity("/proc/edgedraft-test"), Errc::io));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "netsim/link/link.h"
+#include "tests/support/expect.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -67,10 +68,7 @@ TEST(DeliveryTraceTest, ErrorsNameLineAndProblem) {
       {"5\n7\n6\n", "t:3: earlier"},
   };
   for (const auto& c : cases) {
-    const auto trace = parse_delivery_trace(c.text, "t");
-    ASSERT_FALSE(trace) << c.text;
-    EXPECT_EQ(trace.error().code, Errc::usage);
-    EXPECT_NE(trace.error().message.find(c.message), std::string::npos) << trace.error().message;
+    EXPECT_TRUE(fails_with(parse_delivery_trace(c.text, "t"), Errc::usage, c.message)) << c.text;
   }
   EXPECT_TRUE(parse_delivery_trace("1\r\n2\r\n\n", "t"));
 }

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "tests/e2e/process.h"
+#include "tests/support/expect.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -172,15 +173,14 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndRange) {
   for (const auto& c : cases) {
     const auto profile = parse_network_profile(c.text, "p.toml");
     ASSERT_FALSE(profile) << c.text;
-    EXPECT_NE(profile.error().message.find(c.message), std::string::npos)
-        << c.text << profile.error().message;
+    EXPECT_TRUE(contains(profile.error().message, c.message)) << c.text << profile.error().message;
   }
 }
 
 TEST(ProfileTest, ChecksNameTakenFromFile) {
   const auto profile = parse_network_profile("both = { rate_mbit = 5 }\n", "a\nb.toml");
   ASSERT_FALSE(profile);
-  EXPECT_NE(profile.error().message.find("name: expected a name without"), std::string::npos);
+  EXPECT_TRUE(contains(profile.error().message, "name: expected a name without"));
 }
 
 TEST(ProfileTest, FindsTracesBesideItsFile) {
@@ -198,11 +198,10 @@ TEST(ProfileTest, FindsTracesBesideItsFile) {
   EXPECT_FALSE(profile->up.trace);
   const auto bad = read_network_profile((scratch / "bad.toml").string());
   ASSERT_FALSE(bad);
-  EXPECT_NE(bad.error().message.find("bad.down:2: expected a whole number"), std::string::npos);
+  EXPECT_TRUE(contains(bad.error().message, "bad.down:2: expected a whole number"));
   const auto beside = read_network_profile((scratch / "beside.toml").string());
   ASSERT_FALSE(beside);
-  EXPECT_NE(beside.error().message.find("down: competing needs rate_mbit"), std::string::npos)
-      << beside.error().message;
+  EXPECT_TRUE(contains(beside.error().message, "down: competing needs rate_mbit"));
 }
 
 TEST(ProfileTest, ReportsReasonForUnreadableFile) {
@@ -217,16 +216,14 @@ TEST(ProfileTest, ReportsReasonForUnreadableFile) {
       {"own.toml", "cell.down: is a folder"}};
   for (const auto& [name, message] : cases) {
     const auto profile = read_network_profile((scratch / name).string());
-    ASSERT_FALSE(profile) << name;
-    EXPECT_EQ(profile.error().code, Errc::io) << name;
-    EXPECT_NE(profile.error().message.find(message), std::string::npos) << profile.error().message;
+    EXPECT_TRUE(fails_with(profile, Errc::io, message)) << name;
   }
 }
 
 TEST(ProfileTest, UnknownNameListsKnownProfiles) {
   const auto profile = read_network_profile("6g");
   ASSERT_FALSE(profile);
-  EXPECT_NE(profile.error().message.find("paper-5g"), std::string::npos);
+  EXPECT_TRUE(contains(profile.error().message, "paper-5g"));
   EXPECT_FALSE(read_network_profile("./none.toml"));
   EXPECT_FALSE(read_network_profile("/"));
 }

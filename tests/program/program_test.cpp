@@ -15,6 +15,7 @@
 
 #include "shared/program/options.h"
 #include "shared/program/validators.h"
+#include "tests/support/expect.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
@@ -80,7 +81,7 @@ Outcome run(std::vector<std::string> words, const std::map<std::string, std::str
 
 void expect_mistake(const Outcome& outcome, const std::string& says) {
   EXPECT_EQ(outcome.status, 2) << says;
-  EXPECT_NE(outcome.err.find(says), std::string::npos) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, says));
 }
 
 TEST(ProgramTest, FailsIfOutputCannotBeWritten) {
@@ -92,7 +93,7 @@ TEST(ProgramTest, FailsIfOutputCannotBeWritten) {
   std::cout.rdbuf(before);
   std::cout.clear();
   EXPECT_EQ(shown.status, exit_code_of(Errc::io));
-  EXPECT_NE(shown.err.find("standard output"), std::string::npos) << shown.err;
+  EXPECT_TRUE(contains(shown.err, "standard output"));
 }
 
 TEST(ProgramTest, UnknownCommandListsCommands) {
@@ -114,8 +115,8 @@ TEST(ProgramTest, WarnsOfMisspelledVariable) {
     const Outcome shown = run({"show"}, {{name, "9"}});
     EXPECT_EQ(shown.status, 0);
     EXPECT_EQ(shown.out, "7 slow 127.0.0.1:7420 0.5");
-    EXPECT_NE(shown.err.find(std::string(name) + " is ignored"), std::string::npos) << shown.err;
-    EXPECT_NE(shown.err.find("EDGEDRAFT_TOY_TOKENS"), std::string::npos) << shown.err;
+    EXPECT_TRUE(contains(shown.err, std::string(name) + " is ignored"));
+    EXPECT_TRUE(contains(shown.err, "EDGEDRAFT_TOY_TOKENS"));
   }
   // Too far from every option's name, or too short.
   for (const char* name :
@@ -131,8 +132,8 @@ TEST(ProgramTest, NamesUnknownOption) {
 
 TEST(ProgramTest, HelpAndVersionSucceed) {
   EXPECT_EQ(run({"--help"}).status, 0);
-  EXPECT_NE(run({"--help"}).out.find("fail"), std::string::npos);
-  EXPECT_NE(run({"show", "--tokens", "3", "--help"}).out.find("--tokens"), std::string::npos);
+  EXPECT_TRUE(contains(run({"--help"}).out, "fail"));
+  EXPECT_TRUE(contains(run({"show", "--tokens", "3", "--help"}).out, "--tokens"));
   EXPECT_EQ(run({"--version"}).out, "edgedraft-toy 1\n");
 }
 
@@ -216,7 +217,7 @@ TEST(ProgramTest, FileNumbersKeepFullPrecision) {
   const test::TemporaryDirectory directory;
   const std::string file = directory.write("toy.toml", "share = 0.9999999\n");
   EXPECT_EQ(run({"show", "--config", file}).out, run({"show", "--share", "0.9999999"}).out);
-  EXPECT_NE(run({"show", "--config", file}).out.find("0.9999999"), std::string::npos);
+  EXPECT_TRUE(contains(run({"show", "--config", file}).out, "0.9999999"));
 }
 
 TEST(ProgramTest, IgnoresVariablesOfOtherPrograms) {
@@ -257,10 +258,10 @@ TEST(ProgramTest, EverySourceRejectsSameValues) {
     for (const Outcome& outcome :
          {run({"show", name, value}), run({"show"}, {{variable, value}}), by_file}) {
       expect_mistake(outcome, says);
-      EXPECT_NE(outcome.err.find(name), std::string::npos) << outcome.err;
-      EXPECT_NE(outcome.err.find(value), std::string::npos) << outcome.err;
+      EXPECT_TRUE(contains(outcome.err, name));
+      EXPECT_TRUE(contains(outcome.err, value));
     }
-    EXPECT_NE(by_file.err.find("wrong.toml"), std::string::npos) << by_file.err;
+    EXPECT_TRUE(contains(by_file.err, "wrong.toml"));
   }
 }
 
@@ -294,9 +295,7 @@ TEST(ProgramTest, RejectsDuplicateKeysInEitherSpelling) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(program.main(3, words), 2);
   const std::string err = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(err.find("wrong.toml, line 3: 'max-tokens' is already given in line 1"),
-            std::string::npos)
-      << err;
+  EXPECT_TRUE(contains(err, "wrong.toml, line 3: 'max-tokens' is already given in line 1"));
 }
 
 TEST(ProgramTest, RejectsFolderAsOptionsFile) {
@@ -333,7 +332,7 @@ TEST(ProgramTest, ReportsFailuresOnceAndAsJsonOnRequest) {
   }
   const Outcome mistake = run({"show", "--tokens", "0", "--json"});
   EXPECT_EQ(mistake.status, 2);
-  EXPECT_NE(mistake.out.find("\"error\":\"--tokens"), std::string::npos) << mistake.out;
+  EXPECT_TRUE(contains(mistake.out, "\"error\":\"--tokens"));
 }
 
 }  // namespace

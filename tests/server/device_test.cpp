@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/expect.h"
+
 namespace edgedraft::server {
 namespace {
 
@@ -26,16 +28,13 @@ TEST(DeviceTest, AutoPicksAvailableDeviceAndGivesReason) {
 TEST(DeviceTest, RefusesUnknownKindsAndListsKnownOnes) {
   for (const char* name : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1 ", "vulkan:0", ""}) {
     const auto device = open_device({.device = name, .threads = 1});
-    ASSERT_FALSE(device) << name;
-    EXPECT_EQ(device.error().code, Errc::usage) << name;
-    EXPECT_NE(device.error().message.find("cuda:0"), std::string::npos);
+    EXPECT_TRUE(fails_with(device, Errc::usage, "cuda:0")) << name;
   }
 }
 
 TEST(DeviceTest, MissingGpuIsUnsupported) {
   const auto device = open_device({.device = "cuda:4095", .threads = 1});
-  ASSERT_FALSE(device);
-  EXPECT_EQ(device.error().code, Errc::unsupported);
+  EXPECT_TRUE(fails_with(device, Errc::unsupported));
 }
 
 }  // namespace

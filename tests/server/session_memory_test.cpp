@@ -1,6 +1,7 @@
 #include "shared/drafting/moa/moa_tap.h"
 #include "shared/runtime/memory_meter.h"
 #include "tests/server/session_memory_rig.h"
+#include "tests/support/expect.h"
 
 // Reuse and number of KV cache pages.
 namespace edgedraft::server {
@@ -77,9 +78,7 @@ TEST_F(SessionMemoryTest, EvictsConnectedIdleSessionAtSessionLimit) {
   ASSERT_TRUE(make(2, "b"));
   now_ += std::chrono::milliseconds(10);
   ASSERT_TRUE(make(3, "b"));
-  const auto refused = make(4, "b");
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Errc::refused);
+  EXPECT_TRUE(fails_with(make(4, "b"), Errc::refused));
   now_ += std::chrono::seconds(1);
   ASSERT_TRUE(make(4, "b"));
   EXPECT_EQ(store.find(2), nullptr)
@@ -267,9 +266,7 @@ TEST_F(SessionMemoryTest, RefusesLimitTooSmallForOneSession) {
   EXPECT_TRUE(SessionStore::check(parts(), {.sessions_max = 1, .kv_bytes_max = least}));
   EXPECT_TRUE(SessionStore::check(parts(), {.sessions_max = 1, .kv_bytes_max = 0}));
   const auto refused = SessionStore::check(parts(), {.sessions_max = 1, .kv_bytes_max = least - 1});
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Errc::usage);
-  EXPECT_NE(refused.error().message.find("--kv-memory"), std::string::npos);
+  EXPECT_TRUE(fails_with(refused, Errc::usage, "--kv-memory"));
 }
 
 TEST_F(SessionMemoryTest, DefaultLimitFitsAllSessionsUpToHalfTheDevice) {
@@ -316,7 +313,7 @@ TEST_F(SessionMemoryTest, RefusesToOpenWithoutMemoryForPass) {
     pool_bytes(4 * session, session);
     ADD_FAILURE() << "opened without memory for a pass";
   } catch (const DeviceError& e) {
-    EXPECT_NE(std::string(e.what()).find("--kv-memory"), std::string::npos) << e.what();
+    EXPECT_TRUE(contains(std::string(e.what()), "--kv-memory")) << e.what();
   }
 }
 
