@@ -89,16 +89,15 @@ TEST_F(SystemMessageTest, StaysInPlaceIfWrittenByTemplate) {
 }
 
 TEST_F(BundleFileTest, HelloHoldsFingerprintsAndDrafterName) {
-  const auto bundle = BundleFile::open(bundle_path(), BundleUse::draft);
-  ASSERT_TRUE(bundle) << bundle.error().message;
+  const auto bundle = BundleFile::open(bundle_path(), BundleUse::draft).value();
   const GgufFile target = GgufFile::open(target_path()).value();
   const GgufFile file = GgufFile::open(bundle_path()).value();
-  EXPECT_EQ(bundle->hello().target, model_fingerprint(target).value());
-  EXPECT_EQ(bundle->hello().tokenizer, tokenizer_fingerprint(target).value());
-  EXPECT_EQ(bundle->hello().drafter, model_fingerprint(file).value());
-  EXPECT_EQ(bundle->hello().drafter_name, "drafter-small");
-  EXPECT_EQ(bundle->drafter_kind(), "independent");
-  EXPECT_EQ(bundle->context_count(), 128u);
+  EXPECT_EQ(bundle.hello().target, model_fingerprint(target).value());
+  EXPECT_EQ(bundle.hello().tokenizer, tokenizer_fingerprint(target).value());
+  EXPECT_EQ(bundle.hello().drafter, model_fingerprint(file).value());
+  EXPECT_EQ(bundle.hello().drafter_name, "drafter-small");
+  EXPECT_EQ(bundle.drafter_kind(), "independent");
+  EXPECT_EQ(bundle.context_count(), 128u);
 }
 
 TEST_F(BundleFileTest, MakesDrafter) {
@@ -112,10 +111,9 @@ TEST_F(BundleFileTest, MakesDrafter) {
 TEST_F(BundleFileTest, PlainUseAcceptsAnyFileWithTokenizer) {
   const auto backend = make_reference_backend();
   for (const auto& path : {target_path(), bundle_path()}) {
-    const auto bundle = BundleFile::open(path, BundleUse::plain);
-    ASSERT_TRUE(bundle) << bundle.error().message;
-    EXPECT_EQ(bundle->context_count(), 0u);
-    const auto drafter = bundle->make_drafter(*backend);
+    const auto bundle = BundleFile::open(path, BundleUse::plain).value();
+    EXPECT_EQ(bundle.context_count(), 0u);
+    const auto drafter = bundle.make_drafter(*backend);
     EXPECT_EQ(drafter, nullptr);
   }
 }
@@ -135,9 +133,8 @@ TEST_F(BundleFileTest, EncodesTextsAndConversations) {
   EXPECT_EQ(bundle->encode_chat(*own, std::span(&message, 1)).value(), raw)
       << "the model requires its BOS token before a chat too";
   const auto path = directory_.write("chat.jinja", "{{ bos_token }}{{ messages[0].role }}<|end|>");
-  const auto other = bundle->chat_template(path);
-  ASSERT_TRUE(other) << other.error().message;
-  const auto tokens = bundle->encode_chat(*other, std::span(&message, 1)).value();
+  const auto other = bundle->chat_template(path).value();
+  const auto tokens = bundle->encode_chat(other, std::span(&message, 1)).value();
   EXPECT_EQ(tokens.front(), 1u);
   EXPECT_EQ(tokens.back(), 259u) << "a control token";
 }

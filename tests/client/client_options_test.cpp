@@ -31,17 +31,16 @@ Result<ClientSettings> parse(std::vector<std::string> arguments) {
 }
 
 TEST(ClientOptionsTest, DefaultsMatchDocumentation) {
-  const auto config = parse({});
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->host, "127.0.0.1");
-  EXPECT_EQ(config->port, "7420");
-  EXPECT_EQ(config->generation.tree, (TreeShape{.breadth = 8, .depth = 6, .nodes = 62}));
-  EXPECT_EQ(config->generation.tokens_max, 256u);
-  EXPECT_EQ(config->generation.deadline, 3000ms);
-  EXPECT_EQ(config->generation.resync, wire::ResyncPolicy::check);
-  EXPECT_EQ(config->generation.resync_wait, 0ms);
-  EXPECT_TRUE(config->generation.sampling.greedy());
-  EXPECT_EQ(config->generation.sampling.seed, 0u);
+  const auto config = parse({}).value();
+  EXPECT_EQ(config.host, "127.0.0.1");
+  EXPECT_EQ(config.port, "7420");
+  EXPECT_EQ(config.generation.tree, (TreeShape{.breadth = 8, .depth = 6, .nodes = 62}));
+  EXPECT_EQ(config.generation.tokens_max, 256u);
+  EXPECT_EQ(config.generation.deadline, 3000ms);
+  EXPECT_EQ(config.generation.resync, wire::ResyncPolicy::check);
+  EXPECT_EQ(config.generation.resync_wait, 0ms);
+  EXPECT_TRUE(config.generation.sampling.greedy());
+  EXPECT_EQ(config.generation.sampling.seed, 0u);
 }
 
 TEST(ClientOptionsTest, MemoryLimitsTakeSizesAndRequireDrafter) {
@@ -95,25 +94,25 @@ TEST(ClientOptionsTest, AcceptsValidOptions) {
                              "--kv-type",
                              "f16",
                              "--raw",
-                             "--json"});
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->host, "::1");
-  EXPECT_EQ(config->port, "9");
-  EXPECT_EQ(config->tls.pin, kPin);
-  EXPECT_EQ(config->generation.tree, (TreeShape{.breadth = 3, .depth = 4, .nodes = 5}));
-  EXPECT_EQ(config->generation.tokens_max, 7u);
-  EXPECT_EQ(config->generation.sampling, (SamplingParams{.temperature = 0.8f,
-                                                         .top_k = 40,
-                                                         .top_p = 0.9f,
-                                                         .min_p = 0.05f,
-                                                         .seed = 18446744073709551615u}));
-  EXPECT_EQ(config->generation.deadline, 500ms);
-  EXPECT_EQ(config->generation.resync, wire::ResyncPolicy::keep);
-  EXPECT_EQ(config->generation.resync_wait, 9ms);
-  EXPECT_EQ(config->thread_count, 2u);
-  EXPECT_EQ(config->kv_type, DType::f16);
-  EXPECT_TRUE(config->raw);
-  EXPECT_TRUE(config->json);
+                             "--json"})
+                          .value();
+  EXPECT_EQ(config.host, "::1");
+  EXPECT_EQ(config.port, "9");
+  EXPECT_EQ(config.tls.pin, kPin);
+  EXPECT_EQ(config.generation.tree, (TreeShape{.breadth = 3, .depth = 4, .nodes = 5}));
+  EXPECT_EQ(config.generation.tokens_max, 7u);
+  EXPECT_EQ(config.generation.sampling, (SamplingParams{.temperature = 0.8f,
+                                                        .top_k = 40,
+                                                        .top_p = 0.9f,
+                                                        .min_p = 0.05f,
+                                                        .seed = 18446744073709551615u}));
+  EXPECT_EQ(config.generation.deadline, 500ms);
+  EXPECT_EQ(config.generation.resync, wire::ResyncPolicy::keep);
+  EXPECT_EQ(config.generation.resync_wait, 9ms);
+  EXPECT_EQ(config.thread_count, 2u);
+  EXPECT_EQ(config.kv_type, DType::f16);
+  EXPECT_TRUE(config.raw);
+  EXPECT_TRUE(config.json);
 }
 
 TEST(ClientOptionsTest, OnlyRunHasRaw) {
@@ -255,9 +254,8 @@ TEST(ClientOptionsTest, MergesTablesIfFasterByDefault) {
 }
 
 TEST(ClientOptionsTest, AcceptsSeveralBundlesForDrafting) {
-  const auto config = parse({"--bundle", "a.gguf", "--bundle", "b.gguf"});
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->drafter.bundles.size(), 2u);
+  const auto config = parse({"--bundle", "a.gguf", "--bundle", "b.gguf"}).value();
+  EXPECT_EQ(config.drafter.bundles.size(), 2u);
   for (const auto& alone : {std::vector<std::string>{"--plain"}, {"--drafter", "pld"}}) {
     std::vector<std::string> arguments{"--bundle", "a.gguf", "--bundle", "b.gguf"};
     arguments.insert(arguments.end(), alone.begin(), alone.end());
@@ -274,9 +272,8 @@ TEST(ClientOptionsTest, RefusesPrivateNamesOverLimit) {
     for (std::size_t i = 0; i < count; ++i) lines += "name " + std::to_string(i) + "\n";
     return parse({"--private-names", directory.write("names", lines).string()});
   };
-  const auto all = names_of(PrivateVault::kNamesMax);
-  ASSERT_TRUE(all) << all.error().message;
-  PrivacyGuard guard(all->privacy);
+  const auto all = names_of(PrivateVault::kNamesMax).value();
+  PrivacyGuard guard(all.privacy);
   EXPECT_TRUE(guard.finds("I am name 9999."));
   EXPECT_TRUE(guard.vault().add("and a mark", PrivateType::text));
   const auto many = names_of(PrivateVault::kNamesMax + 1);

@@ -50,13 +50,12 @@ void expect_bad(const RawGguf& raw, const std::string& named) {
 TEST(DraftVocabularyTest, ReadsTokensOfHeadRows) {
   const Bytes bytes = reduced_decoder({0, 1, 2}, 3).bytes();
   const auto file = GgufFile::parse(bytes);
-  const auto model = read_draft_decoder(*file);
-  ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->config.draft_tokens, (Tokens{0, 2, 4}));
-  EXPECT_EQ(model->config.vocabulary_count, 5u);
-  EXPECT_EQ(model->config.head_rows(), 3u);
-  EXPECT_EQ(model->tensors.output->rows, 3u);
-  EXPECT_EQ(to_d2t(model->config.draft_tokens), (std::vector<std::int32_t>{0, 1, 2}));
+  const auto model = read_draft_decoder(*file).value();
+  EXPECT_EQ(model.config.draft_tokens, (Tokens{0, 2, 4}));
+  EXPECT_EQ(model.config.vocabulary_count, 5u);
+  EXPECT_EQ(model.config.head_rows(), 3u);
+  EXPECT_EQ(model.tensors.output->rows, 3u);
+  EXPECT_EQ(to_d2t(model.config.draft_tokens), (std::vector<std::int32_t>{0, 1, 2}));
 }
 
 TEST(DraftVocabularyTest, AcceptsTableOfWholeVocabulary) {
@@ -124,9 +123,8 @@ TEST_F(ChooseDraftTokensTest, KeepsControlTokensAndMostFrequent) {
   // <s>, </s> and <
   // end
   // > are always included; then the text's most frequent word.
-  const auto chosen = choose("the the the cat the é", 4);
-  ASSERT_TRUE(chosen) << chosen.error().message;
-  EXPECT_EQ(chosen->tokens, (Tokens{1, 2, id("<|end|>"), id("\xE2\x96\x81the")}));
+  const auto chosen = choose("the the the cat the é", 4).value();
+  EXPECT_EQ(chosen.tokens, (Tokens{1, 2, id("<|end|>"), id("\xE2\x96\x81the")}));
   const auto more = choose("the the the cat the cat é", 5);
   ASSERT_TRUE(more);
   EXPECT_EQ(more->tokens.back(), id("\xE2\x96\x81"
@@ -221,10 +219,9 @@ void expect_rows_of(const GgufFile& reduced, const GgufFile& whole, const Tokens
 TEST_F(ReducedBundleTest, MoaBundleHoldsSelectedHeadRowsAndTable) {
   const GgufFile whole = bundle("moa-tli1", "whole.gguf", {});
   const GgufFile reduced = bundle("moa-tli1", "reduced.gguf", tokens_);
-  const auto model = read_moa(reduced);
-  ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->config.draft_tokens, tokens_);
-  EXPECT_EQ(model->config.vocabulary_count, 96u);
+  const auto model = read_moa(reduced).value();
+  EXPECT_EQ(model.config.draft_tokens, tokens_);
+  EXPECT_EQ(model.config.vocabulary_count, 96u);
   EXPECT_TRUE(read_moa(whole)->config.draft_tokens.empty());
   expect_rows_of(reduced, whole, tokens_);
   EXPECT_EQ(reduced.find_tensor("token_embd.weight")->rows(), 96u);
@@ -264,9 +261,8 @@ TEST_F(ReducedBundleTest, TiedHeadOfIndependentDrafterBecomesTensor) {
   const GgufFile whole = GgufFile::open(path("whole.gguf")).value();
   const GgufFile reduced = GgufFile::open(path("reduced.gguf")).value();
   EXPECT_EQ(whole.find_tensor("output.weight"), nullptr);
-  const auto model = read_draft_decoder(reduced);
-  ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->config.draft_tokens, tokens_);
+  const auto model = read_draft_decoder(reduced).value();
+  EXPECT_EQ(model.config.draft_tokens, tokens_);
   expect_rows_of(reduced, whole, tokens_);
 }
 

@@ -87,9 +87,8 @@ class FeatureBundleTest : public ::testing::Test {
     };
     const auto expect_error = [&](const Damage& damage, const std::string& named) {
       write_damaged(file, directory_ / "damaged.gguf", damage);
-      const auto damaged = GgufFile::open(directory_ / "damaged.gguf");
-      ASSERT_TRUE(damaged) << damaged.error().message;
-      const auto read = kind->read(*damaged);
+      const auto damaged = GgufFile::open(directory_ / "damaged.gguf").value();
+      const auto read = kind->read(damaged);
       ASSERT_FALSE(read) << named;
       EXPECT_TRUE(contains(read.error().message, named));
     };
@@ -109,31 +108,29 @@ class FeatureBundleTest : public ::testing::Test {
 };
 
 TEST_F(FeatureBundleTest, ConvertsEagleCheckpointInPublicLayout) {
-  const auto file = convert(eagle_checkpoint());
-  ASSERT_TRUE(file) << file.error().message;
-  EXPECT_EQ((*drafter_kind_of(*file))->name, "eagle");
-  const auto model = read_eagle(*file);
-  ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->config.vocabulary_count, 96u);
-  EXPECT_EQ(model->config.target_layer_count, 4u);
-  EXPECT_EQ(model->config.layer.heads, (HeadShape{4, 2, 8}));
-  EXPECT_EQ(model->config.layer.ffn_dim, 40u);
-  EXPECT_EQ(model->config.layer.rms_epsilon, 1e-6f);
-  EXPECT_EQ(model->config.rope.theta, 5000.0f);
-  EXPECT_EQ(model->config.rope.style, RopeStyle::halves);
-  EXPECT_FALSE(model->tensors.fc_bias.present());
-  EXPECT_FALSE(model->tensors.layer.attn_norm.present());
+  const auto file = convert(eagle_checkpoint()).value();
+  EXPECT_EQ((*drafter_kind_of(file))->name, "eagle");
+  const auto model = read_eagle(file).value();
+  EXPECT_EQ(model.config.vocabulary_count, 96u);
+  EXPECT_EQ(model.config.target_layer_count, 4u);
+  EXPECT_EQ(model.config.layer.heads, (HeadShape{4, 2, 8}));
+  EXPECT_EQ(model.config.layer.ffn_dim, 40u);
+  EXPECT_EQ(model.config.layer.rms_epsilon, 1e-6f);
+  EXPECT_EQ(model.config.rope.theta, 5000.0f);
+  EXPECT_EQ(model.config.rope.style, RopeStyle::halves);
+  EXPECT_FALSE(model.tensors.fc_bias.present());
+  EXPECT_FALSE(model.tensors.layer.attn_norm.present());
   // fc's halves: the embedding's columns come first.
   for (std::uint32_t r = 0; r < 32; ++r) {
     const auto at = [&](const TensorView& tensor, std::uint32_t col) {
       return load_le<float>(&tensor.bytes[(r * 32 + col) * sizeof(float)]);
     };
-    EXPECT_EQ(at(model->tensors.fc_embedding, 5), HfDirectory::value_at("fc.weight", r * 64 + 5));
-    EXPECT_EQ(at(model->tensors.fc_feature, 5), HfDirectory::value_at("fc.weight", r * 64 + 37));
+    EXPECT_EQ(at(model.tensors.fc_embedding, 5), HfDirectory::value_at("fc.weight", r * 64 + 5));
+    EXPECT_EQ(at(model.tensors.fc_feature, 5), HfDirectory::value_at("fc.weight", r * 64 + 37));
   }
-  EXPECT_EQ(target_fingerprint_of(*file).value(),
+  EXPECT_EQ(target_fingerprint_of(file).value(),
             model_fingerprint(GgufFile::open(target_path()).value()).value());
-  EXPECT_EQ((*drafter_kind_of(*file))->read(*file).value()->facts().pace_name, "eagle");
+  EXPECT_EQ((*drafter_kind_of(file))->read(file).value()->facts().pace_name, "eagle");
 }
 
 TEST_F(FeatureBundleTest, EagleConfigAndEmbeddingAreOptional) {
@@ -141,10 +138,9 @@ TEST_F(FeatureBundleTest, EagleConfigAndEmbeddingAreOptional) {
   checkpoint.config = nlohmann::json::object();
   checkpoint.tensors.erase("embed_tokens.weight");
   checkpoint.tensors["layers.0.input_layernorm.weight"] = {32};
-  const auto model = read_eagle(convert(checkpoint).value());
-  ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->config.layer.heads, (HeadShape{4, 2, 8}));  // the target's shape
-  EXPECT_TRUE(model->tensors.layer.attn_norm.present());
+  const auto model = read_eagle(convert(checkpoint).value()).value();
+  EXPECT_EQ(model.config.layer.heads, (HeadShape{4, 2, 8}));  // the target's shape
+  EXPECT_TRUE(model.tensors.layer.attn_norm.present());
 }
 
 // If a configuration omits the bias, the tensor decides.
@@ -165,11 +161,10 @@ TEST_F(FeatureBundleTest, FcBiasFollowsConfigurationAndTensors) {
 TEST_F(FeatureBundleTest, VariantAffectsOnlyPaceName) {
   HfDirectory checkpoint = eagle_checkpoint();
   checkpoint.config["variant"] = "hass";
-  const auto file = convert(checkpoint);
-  ASSERT_TRUE(file) << file.error().message;
-  const auto kind = drafter_kind_of(*file).value();
+  const auto file = convert(checkpoint).value();
+  const auto kind = drafter_kind_of(file).value();
   EXPECT_EQ(kind->name, "eagle");
-  EXPECT_EQ(kind->read(*file).value()->facts().pace_name, "eagle-hass");
+  EXPECT_EQ(kind->read(file).value()->facts().pace_name, "eagle-hass");
   checkpoint.config["variant"] = "../x";
   const auto hostile = convert(checkpoint);
   ASSERT_TRUE(hostile);
@@ -217,47 +212,42 @@ TEST_F(FeatureBundleTest, RejectsMismatchedEagleCheckpoint) {
 }
 
 TEST_F(FeatureBundleTest, EagleBundleNeedsEveryTensorInItsShape) {
-  const auto file = convert(eagle_checkpoint());
-  ASSERT_TRUE(file) << file.error().message;
-  expect_all_is_needed(*file, {"output.weight"});  // absent means tied
+  const auto file = convert(eagle_checkpoint()).value();
+  expect_all_is_needed(file, {"output.weight"});  // absent means tied
 }
 
 TEST_F(FeatureBundleTest, ConvertsMedusaHeadsInEitherPublicLayout) {
   for (const bool own_outputs : {false, true}) {
     for (const std::string prefix : {"", "medusa_head."}) {
-      const auto file = convert(medusa_checkpoint(own_outputs, prefix));
-      ASSERT_TRUE(file) << file.error().message;
-      EXPECT_EQ((*drafter_kind_of(*file))->name, "medusa");
-      const auto model = read_medusa(*file);
-      ASSERT_TRUE(model) << model.error().message;
-      EXPECT_EQ(model->config.head_count, 3u);  // whatever config.json declares
-      EXPECT_EQ(model->config.dim, 32u);
-      EXPECT_EQ(model->config.target_layer_count, 4u);
-      EXPECT_TRUE(model->config.tree.empty());
-      EXPECT_EQ(model->tensors.output.has_value(), !own_outputs);
-      EXPECT_EQ(model->tensors.heads[2].output.present(), own_outputs);
+      const auto file = convert(medusa_checkpoint(own_outputs, prefix)).value();
+      EXPECT_EQ((*drafter_kind_of(file))->name, "medusa");
+      const auto model = read_medusa(file).value();
+      EXPECT_EQ(model.config.head_count, 3u);  // whatever config.json declares
+      EXPECT_EQ(model.config.dim, 32u);
+      EXPECT_EQ(model.config.target_layer_count, 4u);
+      EXPECT_TRUE(model.config.tree.empty());
+      EXPECT_EQ(model.tensors.output.has_value(), !own_outputs);
+      EXPECT_EQ(model.tensors.heads[2].output.present(), own_outputs);
     }
   }
 }
 
 TEST_F(FeatureBundleTest, MedusaBundleNeedsEveryTensorInItsShape) {
   for (const bool own_outputs : {false, true}) {
-    const auto file = convert(medusa_checkpoint(own_outputs));
-    ASSERT_TRUE(file) << file.error().message;
-    // Optional tensors: without one the heads share an output, without the other they use the
+    const auto file = convert(medusa_checkpoint(own_outputs)).value();
+    // Optional: without the one the heads share an output, without the other they use the
     // embedding.
-    expect_all_is_needed(*file, own_outputs ? std::vector<std::string>{"head.0.output.weight"}
-                                            : std::vector<std::string>{"output.weight"});
+    expect_all_is_needed(file, own_outputs ? std::vector<std::string>{"head.0.output.weight"}
+                                           : std::vector<std::string>{"output.weight"});
   }
 }
 
 TEST_F(FeatureBundleTest, StoresRankTreeInBundle) {
   HfDirectory checkpoint = medusa_checkpoint(false);
   checkpoint.config["medusa_choices"] = {{0, 1, 0}, {0}, {2}, {0, 1}, {0, 0}};
-  const auto model = read_medusa(convert(checkpoint).value());
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = read_medusa(convert(checkpoint).value()).value();
   const std::vector<MedusaChoice> expected = {{0, 0}, {0, 2}, {1, 0}, {1, 1}, {4, 0}};
-  EXPECT_EQ(model->config.tree, expected);
+  EXPECT_EQ(model.config.tree, expected);
 }
 
 TEST_F(FeatureBundleTest, RejectsMismatchedMedusaHeads) {
@@ -296,8 +286,7 @@ TEST_F(FeatureBundleTest, RejectsMismatchedMedusaHeads) {
 TEST_F(FeatureBundleTest, RejectsHostileTrees) {
   HfDirectory checkpoint = medusa_checkpoint(false);
   checkpoint.config["medusa_choices"] = {{0}, {1}};
-  const auto file = convert(checkpoint);
-  ASSERT_TRUE(file) << file.error().message;
+  const auto file = convert(checkpoint).value();
   struct Tree {
     std::vector<std::int32_t> parents;
     std::vector<std::int32_t> ranks;
@@ -315,7 +304,7 @@ TEST_F(FeatureBundleTest, RejectsHostileTrees) {
     Damage damage;
     damage.i32s = {{std::string(kMedusaTreeParents), tree.parents},
                    {std::string(kMedusaTreeRanks), tree.ranks}};
-    write_damaged(*file, directory_ / "damaged.gguf", damage);
+    write_damaged(file, directory_ / "damaged.gguf", damage);
     const auto read = read_medusa(GgufFile::open(directory_ / "damaged.gguf").value());
     EXPECT_TRUE(fails_with(read, Errc::bad_file));
   }

@@ -72,9 +72,8 @@ TEST_F(IndependentBundleTest, PadsVocabularyToTargetSize) {
   const GgufFile file = GgufFile::open(path("bundle.gguf")).value();
   const GgufFile target = GgufFile::open(path("target.gguf")).value();
   const GgufFile drafter = GgufFile::open(path("drafter.gguf")).value();
-  const auto model = read_draft_decoder(file);
-  ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->config.vocabulary_count, 5u);
+  const auto model = read_draft_decoder(file).value();
+  EXPECT_EQ(model.config.vocabulary_count, 5u);
   EXPECT_EQ(*file.get_u32("llama.vocab_size"), 5u);
   EXPECT_EQ(tokenizer_fingerprint(file).value(), tokenizer_fingerprint(target).value());
   for (std::uint64_t row = 0; row < 5; ++row) {
@@ -91,9 +90,8 @@ TEST_F(IndependentBundleTest, DropsFillersBeyondTargetVocabulary) {
   ASSERT_TRUE(made) << made.error().message;
   const GgufFile file = GgufFile::open(path("bundle.gguf")).value();
   const GgufFile drafter = GgufFile::open(path("drafter.gguf")).value();
-  const auto model = read_draft_decoder(file);
-  ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->config.vocabulary_count, 3u);
+  const auto model = read_draft_decoder(file).value();
+  EXPECT_EQ(model.config.vocabulary_count, 3u);
   for (std::uint64_t row = 0; row < 3; ++row) {
     EXPECT_TRUE(std::ranges::equal(row_of(file, "token_embd.weight", row),
                                    row_of(drafter, "token_embd.weight", row)));
@@ -104,10 +102,9 @@ TEST_F(IndependentBundleTest, PaddedHeadCanBeReduced) {
   const auto made = bundle(model_of({"a", "b", "[PAD2]", "[PAD3]"}), model_of({"a", "b"}), {1, 3});
   ASSERT_TRUE(made) << made.error().message;
   const GgufFile file = GgufFile::open(path("bundle.gguf")).value();
-  const auto model = read_draft_decoder(file);
-  ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->config.draft_tokens, (std::vector<std::uint32_t>{1, 3}));
-  EXPECT_EQ(model->config.vocabulary_count, 4u);
+  const auto model = read_draft_decoder(file).value();
+  EXPECT_EQ(model.config.draft_tokens, (std::vector<std::uint32_t>{1, 3}));
+  EXPECT_EQ(model.config.vocabulary_count, 4u);
 }
 
 // Converters classify special tokens differently; the target's tokenizer is used.

@@ -45,15 +45,14 @@ constexpr const char* kGood =
     "[[arm]]\nname = \"plain\"\nkind = \"plain\"\n";
 
 TEST_F(ExperimentTest, ReadsPromptsDevicesAndQuickForm) {
-  const auto whole = read(kGood);
-  ASSERT_TRUE(whole) << whole.error().message;
-  EXPECT_EQ(whole->repetitions, 4u);
-  ASSERT_EQ(whole->prompts.size(), 3u);
+  const auto whole = read(kGood).value();
+  EXPECT_EQ(whole.repetitions, 4u);
+  ASSERT_EQ(whole.prompts.size(), 3u);
   // Tasks are mixed, so that the first few prompts cover each.
-  EXPECT_EQ(whole->prompts[0].id, "tool-1");
-  EXPECT_EQ(whole->prompts[1].id, "story-1");
-  EXPECT_EQ(whole->prompts[2].id, "tool-2");
-  EXPECT_EQ(whole->devices.at(0).pace.target_pass(3), std::chrono::milliseconds(20));
+  EXPECT_EQ(whole.prompts[0].id, "tool-1");
+  EXPECT_EQ(whole.prompts[1].id, "story-1");
+  EXPECT_EQ(whole.prompts[2].id, "tool-2");
+  EXPECT_EQ(whole.devices.at(0).pace.target_pass(3), std::chrono::milliseconds(20));
   EXPECT_EQ(read(kGood, true)->repetitions, 2u);
 }
 
@@ -110,10 +109,9 @@ TEST_F(ExperimentTest, RefusesOptionsSetByExperiment) {
 
 TEST_F(ExperimentTest, PromptTaskAndReferenceAreOptionalTexts) {
   write("heldout.jsonl", "{\"prompt\": \"a\", \"task\": null, \"reference\": null}\n");
-  const auto missing = read(kGood);
-  ASSERT_TRUE(missing) << missing.error().message;
-  EXPECT_EQ(missing->prompts.at(0).id, "text-1");
-  EXPECT_EQ(missing->prompts.at(0).reference, "");
+  const auto missing = read(kGood).value();
+  EXPECT_EQ(missing.prompts.at(0).id, "text-1");
+  EXPECT_EQ(missing.prompts.at(0).reference, "");
   for (const char* key : {"task", "reference"}) {
     write("heldout.jsonl",
           "{\"prompt\": \"a\"}\n{\"prompt\": \"b\", \"" + std::string(key) + "\": 7}\n");
@@ -127,10 +125,9 @@ TEST_F(ExperimentTest, SkipsEmptyLines) {
   write("heldout.jsonl", "{\"prompt\": \"a\"}\n\n{\"prompt\": \"b\"}\n\n{}\n");
   EXPECT_TRUE(contains(refusal(kGood), "heldout.jsonl, line 5"));
   write("heldout.jsonl", "{\"prompt\": \"a\"}\n\n{\"prompt\": \"b\"}\n\n");
-  const auto whole = read(kGood);
-  ASSERT_TRUE(whole) << whole.error().message;
-  ASSERT_EQ(whole->prompts.size(), 2u);
-  EXPECT_EQ(whole->prompts[1].id, "text-2");
+  const auto whole = read(kGood).value();
+  ASSERT_EQ(whole.prompts.size(), 2u);
+  EXPECT_EQ(whole.prompts[1].id, "text-2");
 }
 
 TEST_F(ExperimentTest, RefusesFolder) {
@@ -165,11 +162,10 @@ TEST_F(ExperimentTest, ShippedExperimentsAndDevicesAreValid) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "experiments")) {
     for (const bool quick : {false, true}) {
-      const auto experiment = read_experiment(entry.path(), {.quick = quick});
-      ASSERT_TRUE(experiment) << experiment.error().message;
+      const auto experiment = read_experiment(entry.path(), {.quick = quick}).value();
       // Shared settings are given once, for all arms. Arms compared with different options of their
       // own would be an unfair comparison.
-      for (const Arm& arm : experiment->arms) {
+      for (const Arm& arm : experiment.arms) {
         for (const char* shared : {"--temperature", "--max-tokens", "--seed", "--deadline-ms"}) {
           EXPECT_EQ(std::ranges::count(arm.options, shared), 0) << entry.path() << ": " << arm.name;
         }
@@ -179,10 +175,9 @@ TEST_F(ExperimentTest, ShippedExperimentsAndDevicesAreValid) {
   }
   EXPECT_GE(count, 4);
   for (const auto& entry : std::filesystem::directory_iterator(folder / "devices")) {
-    const auto pace = PaceProfile::read(entry.path());
-    ASSERT_TRUE(pace) << pace.error().message;
-    EXPECT_EQ(pace->name() + ".toml", entry.path().filename());
-    EXPECT_FALSE(pace->description().empty());
+    const auto pace = PaceProfile::read(entry.path()).value();
+    EXPECT_EQ(pace.name() + ".toml", entry.path().filename());
+    EXPECT_FALSE(pace.description().empty());
   }
 }
 

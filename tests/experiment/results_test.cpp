@@ -28,11 +28,10 @@ class ResultsTest : public ::testing::Test {
  protected:
   std::filesystem::path folder() const { return directory_.path() / "out"; }
   void start() {
-    auto results = ResultsFolder::open(folder(), false, "hash");
-    ASSERT_TRUE(results) << results.error().message;
-    ASSERT_TRUE(results->write_manifest({{"experiment_sha256", "hash"}}));
-    ASSERT_TRUE(results->add_run("t1", {{{"trial", "t1"}, {"text", "a, \"b\""}}},
-                                 {{{"trial", "t1"}, {"at_ms", 1}}}));
+    auto results = ResultsFolder::open(folder(), false, "hash").value();
+    ASSERT_TRUE(results.write_manifest({{"experiment_sha256", "hash"}}));
+    ASSERT_TRUE(results.add_run("t1", {{{"trial", "t1"}, {"text", "a, \"b\""}}},
+                                {{{"trial", "t1"}, {"at_ms", 1}}}));
   }
   TemporaryDirectory directory_;
 };
@@ -43,10 +42,9 @@ TEST_F(ResultsTest, RemovesIncompleteTrialAfterKill) {
   std::ofstream(folder() / "cycles.jsonl", std::ios::app) << "{\"trial\":\"t2\",\"at_ms\":2}\n";
   std::ofstream(folder() / "runs.jsonl", std::ios::app)
       << "{\"trial\":\"t2\",\"last_of_trial\":false}\n{\"trial\":\"t2\",\"last_";
-  const auto results = ResultsFolder::open(folder(), true, "hash");
-  ASSERT_TRUE(results) << results.error().message;
-  EXPECT_TRUE(results->has("t1"));
-  EXPECT_FALSE(results->has("t2"));
+  const auto results = ResultsFolder::open(folder(), true, "hash").value();
+  EXPECT_TRUE(results.has("t1"));
+  EXPECT_FALSE(results.has("t2"));
   EXPECT_EQ(read(folder() / "cycles.jsonl").find("t2"), std::string::npos);
   EXPECT_EQ(read(folder() / "runs.jsonl").find("t2"), std::string::npos);
   EXPECT_EQ(read_lines(folder() / "runs.jsonl")->size(), 1u);
@@ -105,24 +103,22 @@ TEST_F(ResultsTest, LinkOutOfToleranceDropsOnlyItsAnswers) {
     return "s|d|1|0|p" + std::to_string(session) + std::to_string(lane) + "|1|arm|never";
   };
   for (std::uint32_t session = 1; session <= 2; ++session) {
-    auto results = ResultsFolder::open(folder(), session > 1, "hash");
-    ASSERT_TRUE(results) << results.error().message;
-    ASSERT_TRUE(results->write_manifest({{"experiment_sha256", "hash"}}));
-    ASSERT_EQ(results->session(), session);
+    auto results = ResultsFolder::open(folder(), session > 1, "hash").value();
+    ASSERT_TRUE(results.write_manifest({{"experiment_sha256", "hash"}}));
+    ASSERT_EQ(results.session(), session);
     for (const int lane : {1, 2}) {
       ordered_json line{{"stage", "s|d|1"},
                         {"when", "before"},
                         {"lane", lane},
                         {"session", session},
                         {"accepted", true}};
-      ASSERT_TRUE(results->add_calibration(line));
+      ASSERT_TRUE(results.add_calibration(line));
       const std::string id = trial(session, lane);
-      ASSERT_TRUE(
-          results->add_run(id, {{{"trial", id}, {"lane", lane}, {"session", session}}}, {}));
+      ASSERT_TRUE(results.add_run(id, {{{"trial", id}, {"lane", lane}, {"session", session}}}, {}));
       if (session == 1) continue;
       line["when"] = "after";
       line["accepted"] = lane == 1;
-      ASSERT_TRUE(results->add_calibration(line));
+      ASSERT_TRUE(results.add_calibration(line));
     }
   }
   const auto results = ResultsFolder::open(folder(), true, "hash");
@@ -175,10 +171,9 @@ TEST_F(ResultsTest, LookReportsProgressWithoutChanges) {
   start();
   std::ofstream(folder() / "runs.jsonl", std::ios::app) << "{\"trial\":\"t2\",\"last_";
   const auto before = read(folder() / "runs.jsonl");
-  const auto seen = ResultsFolder::look(folder(), "hash");
-  ASSERT_TRUE(seen) << seen.error().message;
-  EXPECT_TRUE(seen->has("t1"));
-  EXPECT_FALSE(seen->has("t2"));
+  const auto seen = ResultsFolder::look(folder(), "hash").value();
+  EXPECT_TRUE(seen.has("t1"));
+  EXPECT_FALSE(seen.has("t2"));
   EXPECT_EQ(read(folder() / "runs.jsonl"), before);
   EXPECT_EQ(ResultsFolder::look(folder(), "other").error().code, Errc::usage);
 }
@@ -265,11 +260,13 @@ class RunRecordTest : public ::testing::Test {
 // The model covers a fixed hold over a lasting link, without outages or a client's own choice.
 TEST_F(RunRecordTest, PredictsNeitherAutoNorOutages) {
   const TemporaryDirectory scratch;
-  const auto pace = PaceProfile::read(scratch.write(
-      "slow.toml",
-      "name = \"slow\"\n[target]\npass_ms = [[1, 20]]\n[draft.step_ms]\ndefault = 3\n"));
-  ASSERT_TRUE(pace) << pace.error().message;
-  device_ = {.name = "slow", .file = {}, .pace = *pace};
+  const auto pace =
+      PaceProfile::read(
+          scratch.write(
+              "slow.toml",
+              "name = \"slow\"\n[target]\npass_ms = [[1, 20]]\n[draft.step_ms]\ndefault = 3\n"))
+          .value();
+  device_ = {.name = "slow", .file = {}, .pace = pace};
   network_ = *read_network_profile("lan");
   source_.answer = "{\"stats\":{\"tokens\":8,\"seconds\":1,\"prompt_tokens\":10}}";
   const ordered_json outage = ordered_json::array({{{"kind", "down"}, {"at_ms", 300}}});

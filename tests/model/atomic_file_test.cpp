@@ -21,10 +21,9 @@ TEST(AtomicFileTest, DoesNotFollowPlantedLink) {
   const auto path = directory / "out.gguf";
   std::filesystem::create_symlink(victim, path.string() + ".partial-" + std::to_string(getpid()));
   {
-    auto file = AtomicFile::create(path);
-    ASSERT_TRUE(file) << file.error().message;
-    ASSERT_TRUE(file->append(as_byte_view("model")));
-    ASSERT_TRUE(file->commit());
+    auto file = AtomicFile::create(path).value();
+    ASSERT_TRUE(file.append(as_byte_view("model")));
+    ASSERT_TRUE(file.commit());
   }
   EXPECT_EQ(content_of(victim), "precious");
   EXPECT_EQ(content_of(path), "model");
@@ -35,10 +34,9 @@ TEST(AtomicFileTest, ReplacesLeftoverPartialFile) {
   const test::TemporaryDirectory directory;
   const auto path = directory / "out.gguf";
   directory.write("out.gguf.partial-" + std::to_string(getpid()), "half of an older one, longer");
-  auto file = AtomicFile::create(path);
-  ASSERT_TRUE(file) << file.error().message;
-  ASSERT_TRUE(file->append(as_byte_view("model")));
-  ASSERT_TRUE(file->commit());
+  auto file = AtomicFile::create(path).value();
+  ASSERT_TRUE(file.append(as_byte_view("model")));
+  ASSERT_TRUE(file.commit());
   EXPECT_EQ(content_of(path), "model");
   EXPECT_EQ(directory.file_count(), 1u);
 }
@@ -50,12 +48,11 @@ TEST(AtomicFileTest, LeavesNoFileIfInterrupted) {
   if (nameless < 0) GTEST_SKIP() << "the file system does not support O_TMPFILE";
   close(nameless);
   const auto path = directory / "out.gguf";
-  auto file = AtomicFile::create(path);
-  ASSERT_TRUE(file) << file.error().message;
-  ASSERT_TRUE(file->append(as_byte_view("half")));
+  auto file = AtomicFile::create(path).value();
+  ASSERT_TRUE(file.append(as_byte_view("half")));
   EXPECT_EQ(directory.file_count(), 0u) << "no file before commit";
-  ASSERT_TRUE(file->append(as_byte_view(" and half")));
-  ASSERT_TRUE(file->commit());
+  ASSERT_TRUE(file.append(as_byte_view(" and half")));
+  ASSERT_TRUE(file.commit());
   EXPECT_EQ(content_of(path), "half and half");
   EXPECT_EQ(directory.file_count(), 1u);
 }

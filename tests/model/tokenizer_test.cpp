@@ -85,10 +85,9 @@ TEST_F(TokenizerTest, NeverSplitsUserDefinedSymbols) {
   RawGguf raw;
   vocabulary_.add_to(raw);
   raw.add_bool("tokenizer.ggml.add_space_prefix", false);
-  const auto tokenizer = read(raw);
-  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  const auto tokenizer = read(raw).value();
   for (const Special special : {Special::parse, Special::plain}) {
-    EXPECT_EQ(tokenizer->encode("the<code>", special), (Ids{id("the"), id("<code>")}));
+    EXPECT_EQ(tokenizer.encode("the<code>", special), (Ids{id("the"), id("<code>")}));
   }
 }
 
@@ -185,8 +184,7 @@ TEST_F(TokenizerTest, AddsSpaceAfterUserDefinedSymbols) {
   vocabulary_.add("<code>", 0, 4);
   RawGguf raw;
   vocabulary_.add_to(raw);
-  const auto tokenizer = read(raw);
-  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  const auto tokenizer = read(raw).value();
   const std::uint32_t code = id("<code>");
   const std::pair<const char*, Ids> cases[] = {
       {"the<code>the", {id("▁the"), code, id("▁the")}},
@@ -196,7 +194,7 @@ TEST_F(TokenizerTest, AddsSpaceAfterUserDefinedSymbols) {
       {"<code> the", {code, id("▁"), id("▁the")}},
   };
   for (const Special special : {Special::parse, Special::plain}) {
-    for (const auto& [text, ids] : cases) EXPECT_EQ(tokenizer->encode(text, special), ids) << text;
+    for (const auto& [text, ids] : cases) EXPECT_EQ(tokenizer.encode(text, special), ids) << text;
   }
 }
 
@@ -206,13 +204,12 @@ TEST_F(TokenizerTest, DecodingStripsOneSpaceUnderEveryRule) {
     RawGguf raw;
     vocabulary_.add_to(raw);
     raw.add_string("edgedraft.tokenizer.space_prefix", rule);
-    const auto tokenizer = read(raw);
-    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-    EXPECT_TRUE(tokenizer->adds_space_prefix());
+    const auto tokenizer = read(raw).value();
+    EXPECT_TRUE(tokenizer.adds_space_prefix());
     for (const auto& [text, back] : {std::pair("the cat", "the cat"), std::pair(" the", "the"),
                                      std::pair("  the", " the"), std::pair("é", "é")}) {
-      const Ids ids = tokenizer->encode(text, Special::plain);
-      EXPECT_EQ(decode(*tokenizer, ids, LeadingSpace::strip), back) << rule;
+      const Ids ids = tokenizer.encode(text, Special::plain);
+      EXPECT_EQ(decode(tokenizer, ids, LeadingSpace::strip), back) << rule;
     }
   }
 }
@@ -262,15 +259,14 @@ TEST_F(TokenizerTest, BosAndEndMarkersAreControlTokensOfAnyType) {
   RawGguf raw;
   vocabulary_.add_to(raw);
   raw.add_bool("tokenizer.ggml.add_space_prefix", false);
-  const auto tokenizer = read(raw);
-  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  EXPECT_TRUE(tokenizer->is_end(id("<|im_end|>")));
+  const auto tokenizer = read(raw).value();
+  EXPECT_TRUE(tokenizer.is_end(id("<|im_end|>")));
   for (const char* text : {"<s>", "<|end|>", "<|im_end|>"}) {
     const std::string whole = std::string("the") + text;
-    EXPECT_EQ(tokenizer->encode(whole, Special::parse), (Ids{id("the"), id(text)}));
-    const Ids plain = tokenizer->encode(whole, Special::plain);
+    EXPECT_EQ(tokenizer.encode(whole, Special::parse), (Ids{id("the"), id(text)}));
+    const Ids plain = tokenizer.encode(whole, Special::plain);
     EXPECT_EQ(std::count(plain.begin(), plain.end(), id(text)), 0) << text;
-    EXPECT_EQ(decode(*tokenizer, plain, LeadingSpace::strip), whole);
+    EXPECT_EQ(decode(tokenizer, plain, LeadingSpace::strip), whole);
   }
 }
 
@@ -279,10 +275,9 @@ TEST_F(TokenizerTest, OrdinaryEndTokenStaysInText) {
   RawGguf raw;
   vocabulary_.add_to(raw);
   raw.add_u32("tokenizer.ggml.eot_token_id", id("▁the"));
-  const auto tokenizer = read(raw);
-  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  EXPECT_TRUE(tokenizer->is_end(id("▁the")));
-  EXPECT_EQ(tokenizer->encode("the cat", Special::plain), (Ids{id("▁the"), id("▁cat")}));
+  const auto tokenizer = read(raw).value();
+  EXPECT_TRUE(tokenizer.is_end(id("▁the")));
+  EXPECT_EQ(tokenizer.encode("the cat", Special::plain), (Ids{id("▁the"), id("▁cat")}));
 }
 
 class RoundTripTest : public ::testing::TestWithParam<std::string> {};
@@ -399,15 +394,14 @@ TEST_F(TokenizerTest, TreatsUnknownFillersAsUnused) {
     v.add_to(raw);
     raw.add_bool("tokenizer.ggml.add_space_prefix", false);
     if (named) raw.add_u32("tokenizer.ggml.unknown_token_id", 0);
-    const auto tokenizer = read(raw);
-    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-    EXPECT_EQ(tokenizer->token_type(0), TokenType::unknown);
-    EXPECT_EQ(tokenizer->token_type(v.id("[PAD275]")), TokenType::unused);
-    EXPECT_EQ(tokenizer->encode("the cat", Special::plain), (Ids{v.id("the"), v.id("▁cat")}));
+    const auto tokenizer = read(raw).value();
+    EXPECT_EQ(tokenizer.token_type(0), TokenType::unknown);
+    EXPECT_EQ(tokenizer.token_type(v.id("[PAD275]")), TokenType::unused);
+    EXPECT_EQ(tokenizer.encode("the cat", Special::plain), (Ids{v.id("the"), v.id("▁cat")}));
     // The text of a filler is ordinary text.
-    const Ids ids = tokenizer->encode("[PAD274]", Special::parse);
+    const Ids ids = tokenizer.encode("[PAD274]", Special::parse);
     EXPECT_EQ(ids.size(), 8u);
-    EXPECT_EQ(decode(*tokenizer, ids, LeadingSpace::strip), "[PAD274]");
+    EXPECT_EQ(decode(tokenizer, ids, LeadingSpace::strip), "[PAD274]");
   }
 }
 
@@ -420,10 +414,9 @@ TEST_F(TokenizerTest, UnknownTokenMayBeControlBesideFillers) {
   RawGguf raw;
   v.add_to(raw);
   raw.add_u32("tokenizer.ggml.unknown_token_id", 0);
-  const auto tokenizer = read(raw);
-  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  EXPECT_EQ(tokenizer->token_type(v.id("[PAD274]")), TokenType::unused);
-  EXPECT_EQ(tokenizer->encode("the", Special::plain), Ids{v.id("▁the")});
+  const auto tokenizer = read(raw).value();
+  EXPECT_EQ(tokenizer.token_type(v.id("[PAD274]")), TokenType::unused);
+  EXPECT_EQ(tokenizer.encode("the", Special::plain), Ids{v.id("▁the")});
 }
 
 TEST_F(TokenizerTest, TreatsMinusOneAsNoToken) {
@@ -441,11 +434,10 @@ TEST_F(TokenizerTest, ReadsUnigramModels) {
   raw.add_strings("tokenizer.ggml.tokens", v.texts);
   raw.add_numbers("tokenizer.ggml.scores", 6, v.scores);
   raw.add_numbers("tokenizer.ggml.token_type", 5, v.types);
-  const auto tokenizer = read(raw);
-  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  const auto tokenizer = read(raw).value();
   // The most likely segmentation, where merging would have begun with "at".
-  EXPECT_EQ(tokenizer->encode("cathe", Special::plain), (Ids{v.id("▁cath"), v.id("e")}));
-  EXPECT_EQ(tokenizer->encode("ü", Special::plain),
+  EXPECT_EQ(tokenizer.encode("cathe", Special::plain), (Ids{v.id("▁cath"), v.id("e")}));
+  EXPECT_EQ(tokenizer.encode("ü", Special::plain),
             (Ids{v.id("▁"), v.id("<0xC3>"), v.id("<0xBC>")}));
 }
 
@@ -470,12 +462,11 @@ TEST_F(TokenizerTest, ReadsAdditionalEndIds) {
   RawGguf raw;
   vocabulary_.add_to(raw);
   raw.add_numbers<std::int32_t>("edgedraft.tokenizer.end_ids", 5, {1, 2, 260, 261, 262});
-  const auto tokenizer = read(raw);
-  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  const auto tokenizer = read(raw).value();
   for (const std::uint32_t end : {1u, 2u, 260u, 261u, 262u, id("<|end|>")}) {
-    EXPECT_TRUE(tokenizer->is_end(end)) << end;
+    EXPECT_TRUE(tokenizer.is_end(end)) << end;
   }
-  EXPECT_FALSE(tokenizer->is_end(263));
+  EXPECT_FALSE(tokenizer.is_end(263));
 }
 
 // Many entries may share a spelling; the tiny vocabulary's <
@@ -485,11 +476,10 @@ TEST_F(TokenizerTest, LimitsEndTokensBySpelling) {
   for (int i = 0; i < 255; ++i) vocabulary_.add("<EOT>", 0, 3);
   RawGguf raw;
   vocabulary_.add_to(raw);
-  const auto most = read(raw);
-  ASSERT_TRUE(most) << most.error().message;
-  EXPECT_TRUE(most->is_end(id("<EOT>")));
-  EXPECT_TRUE(most->is_end(id("<EOT>") + 254));
-  EXPECT_FALSE(most->is_end(id("<EOT>") + 255));
+  const auto most = read(raw).value();
+  EXPECT_TRUE(most.is_end(id("<EOT>")));
+  EXPECT_TRUE(most.is_end(id("<EOT>") + 254));
+  EXPECT_FALSE(most.is_end(id("<EOT>") + 255));
   vocabulary_.add("<EOT>", 0, 3);
   expect_bad(vocabulary_, "256 of one spelling and one of another");
 }

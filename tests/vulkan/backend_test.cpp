@@ -31,9 +31,8 @@ TEST_F(VulkanBackendTest, ListsDevicesThatOpenByIndex) {
     EXPECT_FALSE(device.api_version.empty());
     EXPECT_GT(device.memory_bytes, 0u);
     if (!device.unusable.empty()) continue;
-    const auto backend = make_vulkan_backend({.device = device.index});
-    ASSERT_TRUE(backend) << backend.error().message;
-    EXPECT_EQ((*backend)->name(), "vulkan");
+    const auto backend = make_vulkan_backend({.device = device.index}).value();
+    EXPECT_EQ(backend->name(), "vulkan");
   }
 }
 
@@ -52,9 +51,8 @@ TEST_F(VulkanBackendTest, SplitsTablesLargerThanBinding) {
     for (const std::uint64_t range_max : {0u, 16384u}) {
       vulkan::Hooks hooks;
       hooks.storage_range_max = range_max;
-      const auto backend = open_with(hooks);
-      ASSERT_TRUE(backend) << backend.error().message;
-      Backend& b = **backend;
+      const auto backend = open_with(hooks).value();
+      Backend& b = *backend;
       const TestWeight weight(b, type, kOutputs, kInputs, random_floats(1, kOutputs * kInputs));
       const TestWeight bias(b, DType::f32, 1, kOutputs, random_floats(2, kOutputs));
       const OwnedMatrix x = matrix_of(b, kRows, kInputs, random_floats(3, kRows * kInputs));
@@ -78,9 +76,8 @@ TEST_F(VulkanBackendTest, SplitsMatmulsForGpuWithSameBitsForAnyRowCount) {
   vulkan::Hooks hooks;
   hooks.as_gpu = true;
   for (const VulkanFeatures& features : offered_feature_sets()) {
-    const auto backend = open_with(hooks, {.features = features});
-    ASSERT_TRUE(backend) << backend.error().message;
-    Backend& b = **backend;
+    const auto backend = open_with(hooks, {.features = features}).value();
+    Backend& b = *backend;
     Floats x = random_floats(1, kRowsMax * kInputs);
     const OwnedMatrix x_matrix = matrix_of(b, kRowsMax, kInputs, x);
     std::vector<double> rounded;
@@ -125,9 +122,8 @@ TEST_F(VulkanBackendTest, OutputsHaveSameBitsForWeightsOfAnySize) {
   constexpr std::uint32_t kFewest = 45;
   vulkan::Hooks hooks;
   hooks.as_gpu = true;
-  const auto backend = open_with(hooks, {.features = VulkanFeatures{}});
-  ASSERT_TRUE(backend) << backend.error().message;
-  Backend& b = **backend;
+  const auto backend = open_with(hooks, {.features = VulkanFeatures{}}).value();
+  Backend& b = *backend;
   const OwnedMatrix x = matrix_of(b, kRows, kInputs, random_floats(1, kRows * kInputs));
   for (const DType type : {DType::f32, DType::q4_0}) {
     Floats first;
@@ -153,9 +149,8 @@ TEST_F(VulkanBackendTest, NonRoundingFeaturesKeepEveryBit) {
       if (features.integer_dot) continue;
       vulkan::Hooks hooks;
       hooks.as_gpu = as_gpu;
-      const auto backend = open_with(hooks, {.features = features});
-      ASSERT_TRUE(backend) << backend.error().message;
-      Backend& b = **backend;
+      const auto backend = open_with(hooks, {.features = features}).value();
+      Backend& b = *backend;
       const OwnedMatrix x = matrix_of(b, 3, kInputs, random_floats(3, 3 * kInputs));
       const OwnedMatrix y(b, 3, kOutputs);
       std::vector<Floats>& mine = results.emplace_back();
@@ -228,10 +223,9 @@ TEST_F(VulkanBackendTest, WorksWithoutMissingDeviceFeatures) {
   hooks.adjust = [](vulkan::Functions& f) {
     f.GetPhysicalDeviceFeatures2 = [](VkPhysicalDevice, VkPhysicalDeviceFeatures2*) {};
   };
-  const auto backend = open_with(hooks);
-  ASSERT_TRUE(backend) << backend.error().message;
-  EXPECT_EQ((*backend)->features(), VulkanFeatures{});
-  Backend& b = **backend;
+  const auto backend = open_with(hooks).value();
+  EXPECT_EQ(backend->features(), VulkanFeatures{});
+  Backend& b = *backend;
   const TestWeight w(b, DType::q8_0, 2, 32, Floats(64, 1.0f));
   const OwnedMatrix x = matrix_of(b, 1, 32, Floats(32, 1.0f));
   const OwnedMatrix y(b, 1, 2);
@@ -272,27 +266,24 @@ TEST_F(VulkanBackendTest, FindsIntegerDotProductsOnVulkan12) {
 TEST_F(VulkanBackendTest, RefusesMatrixTooLargeToBind) {
   vulkan::Hooks hooks;
   hooks.storage_range_max = 16384;
-  const auto backend = open_with(hooks);
-  ASSERT_TRUE(backend) << backend.error().message;
-  const OwnedMatrix x(**backend, 100, 100);
-  EXPECT_THROW((*backend)->swiglu({.gate = x.all(), .up = x.all(), .y = x.all()}), DeviceError);
+  const auto backend = open_with(hooks).value();
+  const OwnedMatrix x(*backend, 100, 100);
+  EXPECT_THROW(backend->swiglu({.gate = x.all(), .up = x.all(), .y = x.all()}), DeviceError);
 }
 
 // Rows of logits and long prompts' activations exceed the inline limit of command buffers.
 TEST_F(VulkanBackendTest, OrdersTransfersOfAnySizeWithOperations) {
-  const auto backend = open_with({});
-  ASSERT_TRUE(backend) << backend.error().message;
+  const auto backend = open_with({}).value();
   for (const std::uint32_t cols : {3u, 1000u, 9001u}) {
     constexpr std::uint32_t kRows = 300;
     const Floats first = random_floats(1, kRows * cols);
     const Floats second = random_floats(2, kRows * (cols - 2));
-    const OwnedMatrix a = matrix_of(**backend, kRows, cols, first);
-    const OwnedMatrix b(**backend, kRows, cols);
-    (*backend)->store({.x = a.all(), .cache = b.all(), .first = 0});
-    (*backend)->write(a.all().column_range(1, cols - 2), second);
-    EXPECT_TRUE(same_bytes(values_of(**backend, b.all()), first)) << cols;
-    EXPECT_TRUE(same_bytes(values_of(**backend, a.all().column_range(1, cols - 2)), second))
-        << cols;
+    const OwnedMatrix a = matrix_of(*backend, kRows, cols, first);
+    const OwnedMatrix b(*backend, kRows, cols);
+    backend->store({.x = a.all(), .cache = b.all(), .first = 0});
+    backend->write(a.all().column_range(1, cols - 2), second);
+    EXPECT_TRUE(same_bytes(values_of(*backend, b.all()), first)) << cols;
+    EXPECT_TRUE(same_bytes(values_of(*backend, a.all().column_range(1, cols - 2)), second)) << cols;
   }
 }
 
@@ -311,12 +302,11 @@ TEST_F(VulkanBackendTest, PacksManyBuffersIntoFewAllocations) {
       return allocate(device, info, callbacks, memory);
     };
   };
-  const auto backend = open_with(hooks);
-  ASSERT_TRUE(backend) << backend.error().message;
+  const auto backend = open_with(hooks).value();
   for (int round = 0; round < 20; ++round) {
     std::vector<OwnedMatrix> matrices;
-    for (std::uint32_t i = 0; i < 50; ++i) matrices.emplace_back(**backend, 1 + i, 1000);
-    values_of(**backend, matrices.back().all());
+    for (std::uint32_t i = 0; i < 50; ++i) matrices.emplace_back(*backend, 1 + i, 1000);
+    values_of(*backend, matrices.back().all());
   }
   EXPECT_LE(allocations, 4);  // staging, call buffers, and the matrices' own
 }
@@ -375,11 +365,10 @@ TEST_F(VulkanBackendTest, WritesCallsToHostVisibleDeviceMemory) {
   hooks.adjust = with_three_kinds_of_memory;
   for (const bool is_used_up : {false, true}) {
     kinds = {.is_both_used_up = is_used_up};
-    const auto backend = open_with(hooks);
-    ASSERT_TRUE(backend) << backend.error().message;
+    const auto backend = open_with(hooks).value();
     const Floats rows = random_floats(1, 100);
-    const OwnedMatrix x = matrix_of(**backend, 10, 10, rows);
-    EXPECT_TRUE(same_bytes(values_of(**backend, x.all()), rows));
+    const OwnedMatrix x = matrix_of(*backend, 10, 10, rows);
+    EXPECT_TRUE(same_bytes(values_of(*backend, x.all()), rows));
     const auto count = [](std::uint32_t kind) {
       return std::count(kinds.taken.begin(), kinds.taken.end(), kind);
     };
@@ -390,25 +379,23 @@ TEST_F(VulkanBackendTest, WritesCallsToHostVisibleDeviceMemory) {
 }
 
 TEST_F(VulkanBackendTest, ZerosReusedMemory) {
-  const auto backend = open_with({});
-  ASSERT_TRUE(backend) << backend.error().message;
+  const auto backend = open_with({}).value();
   for (int round = 0; round < 3; ++round) {
-    const OwnedMatrix matrix(**backend, 10, 100);
-    EXPECT_EQ(values_of(**backend, matrix.all()), Floats(1000, 0.0f));
-    (*backend)->write(matrix.all(), Floats(1000, 1.0f));
+    const OwnedMatrix matrix(*backend, 10, 100);
+    EXPECT_EQ(values_of(*backend, matrix.all()), Floats(1000, 0.0f));
+    backend->write(matrix.all(), Floats(1000, 1.0f));
   }
 }
 
 // A large buffer has its own memory, which is freed with it although commands referenced it.
 TEST_F(VulkanBackendTest, FreesLargeBuffersAfterUse) {
-  const auto backend = open_with({});
-  ASSERT_TRUE(backend) << backend.error().message;
+  const auto backend = open_with({}).value();
   const Floats rows = random_floats(1, 100);
   for (int round = 0; round < 3; ++round) {
-    const OwnedMatrix x = matrix_of(**backend, 1, 100, rows);
-    const OwnedMatrix large(**backend, 200'000, 100);
-    (*backend)->store({.x = x.all(), .cache = large.all(), .first = 199'999});
-    EXPECT_TRUE(same_bytes(values_of(**backend, large.all().row_range(199'999, 1)), rows));
+    const OwnedMatrix x = matrix_of(*backend, 1, 100, rows);
+    const OwnedMatrix large(*backend, 200'000, 100);
+    backend->store({.x = x.all(), .cache = large.all(), .first = 199'999});
+    EXPECT_TRUE(same_bytes(values_of(*backend, large.all().row_range(199'999, 1)), rows));
   }
 }
 
@@ -421,37 +408,35 @@ TEST_F(VulkanBackendTest, SplitsLargeWorkIntoSeveralLists) {
   hooks.adjust = [](vulkan::Functions& f) {
     f.CmdDispatch = [](VkCommandBuffer, std::uint32_t, std::uint32_t, std::uint32_t) {};
   };
-  const auto backend = open_with(hooks);
-  ASSERT_TRUE(backend) << backend.error().message;
+  const auto backend = open_with(hooks).value();
   const Bytes zeros(kSize * static_cast<std::size_t>(*row_bytes(DType::q4_0, kSize)));
-  const auto buffer = (*backend)->upload_matrix(
-      {.type = DType::q4_0, .rows = kSize, .cols = kSize, .bytes = zeros});
+  const auto buffer =
+      backend->upload_matrix({.type = DType::q4_0, .rows = kSize, .cols = kSize, .bytes = zeros});
   const Weight weight{.buffer = buffer.get(), .type = DType::q4_0, .rows = kSize, .cols = kSize};
-  const OwnedMatrix x(**backend, 256, kSize);
-  const OwnedMatrix y(**backend, 256, kSize);
+  const OwnedMatrix x(*backend, 256, kSize);
+  const OwnedMatrix y(*backend, 256, kSize);
   const auto lists_of = [&](std::uint32_t rows) {
-    (*backend)->wait();
-    const std::uint64_t before = (*backend)->counts().runs;
+    backend->wait();
+    const std::uint64_t before = backend->counts().runs;
     for (int i = 0; i < kProducts; ++i) {
-      (*backend)->matmul({.x = x.rows(rows), .weight = weight, .bias = {}, .y = y.rows(rows)});
+      backend->matmul({.x = x.rows(rows), .weight = weight, .bias = {}, .y = y.rows(rows)});
     }
-    (*backend)->wait();
-    return (*backend)->counts().runs - before;
+    backend->wait();
+    return backend->counts().runs - before;
   };
   EXPECT_EQ(lists_of(1), 1u);
   EXPECT_GT(lists_of(256), 1u);
 }
 
 TEST_F(VulkanBackendTest, MeasuresOperationsByDeviceClock) {
-  const auto backend = open_with({});
-  ASSERT_TRUE(backend) << backend.error().message;
-  if (!(*backend)->device().timestamps) GTEST_SKIP() << "the device has no timestamps";
-  const OwnedMatrix x = matrix_of(**backend, 64, 1000, random_floats(1, 64'000));
-  values_of(**backend, x.rows(1));
-  (*backend)->set_timing(MeasuredBackend::Timing::each);
-  (*backend)->swiglu({.gate = x.all(), .up = x.all(), .y = x.all()});
-  values_of(**backend, x.rows(1));
-  const auto times = (*backend)->take_times();
+  const auto backend = open_with({}).value();
+  if (!backend->device().timestamps) GTEST_SKIP() << "the device has no timestamps";
+  const OwnedMatrix x = matrix_of(*backend, 64, 1000, random_floats(1, 64'000));
+  values_of(*backend, x.rows(1));
+  backend->set_timing(MeasuredBackend::Timing::each);
+  backend->swiglu({.gate = x.all(), .up = x.all(), .y = x.all()});
+  values_of(*backend, x.rows(1));
+  const auto times = backend->take_times();
   ASSERT_EQ(times.size(), 1u);
   EXPECT_EQ(times[0].name, "swiglu");
   EXPECT_GE(times[0].seconds, 0.0);
