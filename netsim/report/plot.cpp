@@ -7,8 +7,8 @@
 #include <fstream>
 #include <regex>
 
-#include "netsim/report/html.h"
 #include "netsim/drivers/process.h"
+#include "netsim/report/html.h"
 
 namespace edgedraft::netsim {
 namespace {

@@ -5,11 +5,11 @@
 #include <sstream>
 #include <thread>
 
+#include "netsim/drivers/process.h"
 #include "netsim/link/link.h"
 #include "netsim/run/installation.h"
 #include "netsim/run/plan.h"
 #include "netsim/run/probe.h"
-#include "netsim/drivers/process.h"
 #include "shared/base/percentile.h"
 
 namespace edgedraft::netsim {

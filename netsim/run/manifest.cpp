@@ -8,9 +8,9 @@
 #include <span>
 #include <thread>
 
+#include "netsim/drivers/process.h"
 #include "netsim/run/commit.h"
 #include "netsim/run/installation.h"
-#include "netsim/drivers/process.h"
 #include "shared/base/bytes.h"
 #include "shared/base/sha256.h"
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "netsim/drivers/link_driver.h"
+#include "netsim/drivers/process.h"
 #include "netsim/run/experiment.h"
 #include "netsim/run/plan.h"
-#include "netsim/drivers/process.h"
 #include "shared/base/clock.h"
 
 namespace edgedraft::netsim {

@@ -48,7 +48,7 @@ TEST(MemoryFitTest, RefusesTooLittleMemoryAndListsNeeds) {
   EXPECT_TRUE(fit(1100 + 512));
   const auto refused = fit(1100 + 512 - 1);
   ASSERT_TRUE(fails_with(refused, Errc::unsupported));
-  for (const char* part : {"--memory", "weights", "caches of 512 tokens", "working memory",
+  for (const char* part : {"--memory", "weights", "KV cache of 512 tokens", "working memory",
                            "convert --type q4_0", "--plain"}) {
     EXPECT_TRUE(contains(refused.error().message, part)) << part;
   }

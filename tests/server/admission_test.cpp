@@ -191,7 +191,7 @@ TEST_F(AdmissionTest, RefusesPromptAndDropsItsSessionWhenQueueIsFull) {
   EXPECT_EQ(sessions_.find(5), nullptr);
   ASSERT_EQ(replies(5).refusals.size(), 1u);
   EXPECT_EQ(replies(5).refusals[0].code, Errc::refused);
-  EXPECT_NE(replies(5).refusals[0].message.find("2 prompts wait"), std::string::npos);
+  EXPECT_NE(replies(5).refusals[0].message.find("2 prompts already wait"), std::string::npos);
   EXPECT_NE(replies(5).refusals[0].message.find("--kv-memory"), std::string::npos);
   EXPECT_EQ(refused(Refusal::no_room), 1u);
   for (const std::uint64_t id : {1, 2, 3, 4}) expect_kept(id);

@@ -1,6 +1,5 @@
 #include "shared/model/chat_template/value.h"
 
-
 namespace edgedraft::chat {
 
 std::optional<std::int64_t> number_of(const Value& value) {
