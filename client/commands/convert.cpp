@@ -1,7 +1,8 @@
 #include "client/commands/commands.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <iostream>
 #include <system_error>
 #include <utility>
@@ -79,12 +80,10 @@ Result<std::vector<std::uint32_t>> choose_tokens(const ConvertCommandOptions& o)
   auto chosen = choose_draft_tokens(
       *tokenizer, {.corpus = o.corpus, .count = static_cast<std::uint32_t>(*o.draft_vocab)});
   if (!chosen) return chosen.error();
-  char share[16];
-  std::snprintf(
-      share, sizeof share, "%.2f",
-      100.0 * static_cast<double>(chosen->covered) / static_cast<double>(chosen->corpus_tokens));
-  std::cerr << chosen->tokens.size() << " of " << tokenizer->vocabulary_count() << " tokens cover "
-            << share << " % of the corpus\n";
+  const double share =
+      100.0 * static_cast<double>(chosen->covered) / static_cast<double>(chosen->corpus_tokens);
+  std::cerr << fmt::format("{} of {} tokens cover {:.2f} % of the corpus\n", chosen->tokens.size(),
+                           tokenizer->vocabulary_count(), share);
   return std::move(chosen->tokens);
 }
 

@@ -1,7 +1,8 @@
 #include "client/commands/devices.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -20,16 +21,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string text_of(const char* format, double number) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, number);
-  return text;
-}
-
 std::string summary(const ComputeDevice& device) {
   std::string text = device.name + ", " + device.driver;
   if (device.memory_bytes > 0) {
-    text += text_of(", %.1f GiB", static_cast<double>(device.memory_bytes) / (1u << 30));
+    text += fmt::format(", {:.1f} GiB", static_cast<double>(device.memory_bytes) / (1u << 30));
   }
   return device.vulkan_index ? text + ", " + device.kind : text;
 }
@@ -38,8 +33,8 @@ std::string measurement(const ListedDevice& listed) {
   if (!listed.device.unusable.empty()) return "cannot be used: " + listed.device.unusable;
   if (!listed.failure.empty()) return "failed: " + listed.failure;
   if (!listed.timing) return {};
-  return text_of("%.2f ms per drafting step", listed.timing->seconds * 1e3) +
-         text_of(", %.2f GB/s of weights", listed.timing->bytes_per_second * 1e-9);
+  return fmt::format("{:.2f} ms per drafting step, {:.2f} GB/s of weights",
+                     listed.timing->seconds * 1e3, listed.timing->bytes_per_second * 1e-9);
 }
 
 std::string memory_text(const MemoryNeed& need) {

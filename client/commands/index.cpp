@@ -1,8 +1,9 @@
 #include "client/commands/commands.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <iostream>
 #include <numeric>
 #include <utility>
@@ -144,9 +145,7 @@ Result<void> add_refined(const IndexCommandOptions& o, const GgufFile& file,
   std::cerr << "kept " << kept.size() << " of " << all << " documents";
   if (o.keep != "random") {
     const float highest = std::ranges::max_element(kept, {}, &RankedDocument::rank)->rank;
-    char text[32];
-    std::snprintf(text, sizeof text, "%.2f", static_cast<double>(highest));
-    std::cerr << ", with a perplexity of at most " << text;
+    std::cerr << fmt::format(", with a perplexity of at most {:.2f}", highest);
   }
   std::cerr << '\n';
   return {};

@@ -1,7 +1,9 @@
 #include "client/commands/commands.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <iostream>
 #include <vector>
 
 #include "client/commands/text_perplexity.h"
@@ -73,12 +75,10 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   if (meter.count() == 0) {
     return Error{Errc::usage, "-f " + options.file.string() + ": the text is too short to measure"};
   }
-  char error[32] = "-";
-  if (const auto known = meter.standard_error()) {
-    std::snprintf(error, sizeof error, "%.4f", *known);
-  }
-  std::printf("perplexity %.4f +- %s over %llu tokens in windows of %u\n", meter.perplexity(),
-              error, static_cast<unsigned long long>(meter.count()), window_count);
+  const auto error = meter.standard_error();
+  std::cout << fmt::format("perplexity {:.4f} +- {} over {} tokens in windows of {}\n",
+                           meter.perplexity(), error ? fmt::format("{:.4f}", *error) : "-",
+                           meter.count(), window_count);
   return 0;
 }
 

@@ -1,8 +1,9 @@
 #include "client/commands/report.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "client/engine/memory_fit.h"
@@ -105,15 +106,10 @@ ordered_json config_json(const ReportedConfig& reported) {
 }
 
 std::string bytes_text(std::uint64_t bytes) {
-  char text[32];
-  if (bytes < 10'000) {
-    std::snprintf(text, sizeof text, "%llu B", static_cast<unsigned long long>(bytes));
-  } else if (bytes < 10'000'000) {
-    std::snprintf(text, sizeof text, "%.1f kB", static_cast<double>(bytes) / 1e3);
-  } else {
-    std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  }
-  return text;
+  const auto size = static_cast<double>(bytes);
+  if (bytes < 10'000) return fmt::format("{} B", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", size / 1e3);
+  return fmt::format("{:.1f} MB", size / 1e6);
 }
 
 }  // namespace
@@ -140,14 +136,12 @@ std::string to_json(const Error& error) {
 
 std::string account(const RunReport& report) {
   const GenerationStats& stats = report.stats;
-  char text[256];
   std::string line;
   if (stats.drafted > 0) {
-    std::snprintf(text, sizeof text,
-                  "%u tokens in %u cycles (tau %.2f), %u target passes, %u of %u drafted accepted",
-                  stats.tokens, stats.cycles, stats.acceptance_length(), stats.target_calls,
-                  stats.accepted, stats.drafted);
-    line = text;
+    line = fmt::format(
+        "{} tokens in {} cycles (tau {:.2f}), {} target passes, {} of {} drafted accepted",
+        stats.tokens, stats.cycles, stats.acceptance_length(), stats.target_calls, stats.accepted,
+        stats.drafted);
   } else {
     line = std::to_string(stats.tokens) + " tokens";
     if (stats.target_calls > 0) {
@@ -162,9 +156,7 @@ std::string account(const RunReport& report) {
   line += "; " + bytes_text(report.link.bytes_up) + " up, " + bytes_text(report.link.bytes_down) +
           (only_signed_in ? " down (sign-in only)" : " down");
   if (stats.tokens > 0) {
-    std::snprintf(text, sizeof text, "; %.1f ms per token",
-                  milliseconds(stats.elapsed) / stats.tokens);
-    line += text;
+    line += fmt::format("; {:.1f} ms per token", milliseconds(stats.elapsed) / stats.tokens);
   }
   if (stats.offline_tokens > 0 && !is_private) {
     line += "; " + std::to_string(stats.offline_tokens) + " written offline, " +
@@ -184,10 +176,8 @@ std::string memory_account(const RunReport& report) {
                      mebibytes(report.memory.peak_bytes) + "; " +
                      mebibytes(report.memory.mapped_bytes) + " of mapped files";
   if (report.start_to_first_token) {
-    char text[64];
-    std::snprintf(text, sizeof text, "; first token %.2f s after program start",
-                  seconds(*report.start_to_first_token));
-    line += text;
+    line += fmt::format("; first token {:.2f} s after program start",
+                        seconds(*report.start_to_first_token));
   }
   return line;
 }

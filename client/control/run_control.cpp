@@ -1,8 +1,9 @@
 #include "client/control/run_control.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "shared/forecast/rank_probabilities.h"
 
@@ -245,15 +246,13 @@ std::string RunControl::figures(const Decision& drafting, std::uint32_t breadth,
   };
   const std::string of =
       known_.tried > 0.0 ? "of " + std::to_string(std::lround(known_.tried)) : "assumed";
-  char text[240];
-  std::snprintf(text, sizeof text,
-                "tokens/s: %s %.1f %s, stream %.1f measured (likeliest token right %.0f %% %s, "
-                "link %.1f ms, pass %.1f ms, step %.1f ms, balance %+.1f tokens%s)",
-                drafting.kind == RunKind::economy ? "economy" : "overlap",
-                drafting.tokens_per_second, origin(drafting.kind), 1.0 / stream_cost(),
-                100.0 * ranks()[0], of.c_str(), 1e3 * known_.round_trip, 1e3 * known_.pass.at(1),
-                1e3 * known_.step.at(breadth), known_.balance, on_battery ? ", on battery" : "");
-  return text;
+  return fmt::format(
+      "tokens/s: {} {:.1f} {}, stream {:.1f} measured (likeliest token right {:.0f} % {}, link "
+      "{:.1f} ms, pass {:.1f} ms, step {:.1f} ms, balance {:+.1f} tokens{})",
+      drafting.kind == RunKind::economy ? "economy" : "overlap", drafting.tokens_per_second,
+      origin(drafting.kind), 1.0 / stream_cost(), 100.0 * ranks()[0], of, 1e3 * known_.round_trip,
+      1e3 * known_.pass.at(1), 1e3 * known_.step.at(breadth), known_.balance,
+      on_battery ? ", on battery" : "");
 }
 
 }  // namespace edgedraft::client

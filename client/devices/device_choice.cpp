@@ -1,8 +1,9 @@
 #include "client/devices/device_choice.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -19,9 +20,7 @@ std::string joined(const std::vector<std::string>& parts, const char* separator)
 }
 
 std::string step_text(const StepTiming& timing) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.2f ms per drafting step", timing.seconds * 1e3);
-  return text;
+  return fmt::format("{:.2f} ms per drafting step", timing.seconds * 1e3);
 }
 
 // Smaller is better.

@@ -1,7 +1,8 @@
 #include "client/engine/memory_fit.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
-#include <cstdio>
 
 namespace edgedraft::client {
 namespace {
@@ -21,16 +22,10 @@ Error too_much(std::uint64_t limit, std::uint32_t positions, const MemoryNeed& n
 }  // namespace
 
 std::string mebibytes(std::uint64_t bytes) {
-  char text[32];
   const auto size = static_cast<double>(bytes);
-  if (bytes < 1u << 10) {
-    std::snprintf(text, sizeof text, "%.0f B", size);
-  } else if (bytes < 1u << 20) {
-    std::snprintf(text, sizeof text, "%.1f KiB", size / (1u << 10));
-  } else {
-    std::snprintf(text, sizeof text, "%.1f MiB", size / (1u << 20));
-  }
-  return text;
+  if (bytes < 1u << 10) return fmt::format("{} B", bytes);
+  if (bytes < 1u << 20) return fmt::format("{:.1f} KiB", size / (1u << 10));
+  return fmt::format("{:.1f} MiB", size / (1u << 20));
 }
 
 Result<MemoryFit> fit_memory(std::uint64_t limit, std::uint32_t positions,
