@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "client/vulkan/measured_backend.h"
+#include "client/vulkan/vulkan_backend.h"
 #include "shared/base/fast_cores.h"
 #include "shared/program/options.h"
 #include "shared/runtime/planning_backend.h"

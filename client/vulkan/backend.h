@@ -6,11 +6,11 @@
 #include <span>
 
 #include "client/vulkan/device.h"
-#include "client/vulkan/measured_backend.h"
 #include "client/vulkan/memory.h"
 #include "client/vulkan/pipelines.h"
 #include "client/vulkan/stream.h"
 #include "client/vulkan/transfers.h"
+#include "client/vulkan/vulkan_backend.h"
 #include "shaders/params.h"
 
 namespace edgedraft::client::vulkan {

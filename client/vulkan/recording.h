@@ -6,9 +6,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "client/vulkan/measured_backend.h"
 #include "client/vulkan/memory.h"
 #include "client/vulkan/pipelines.h"
+#include "client/vulkan/vulkan_backend.h"
 #include "shaders/params.h"
 
 namespace edgedraft::client::vulkan {

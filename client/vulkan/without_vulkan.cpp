@@ -1,4 +1,4 @@
-#include "client/vulkan/measured_backend.h"
+#include "client/vulkan/vulkan_backend.h"
 
 // Backend of builds without Vulkan's headers or glslc.
 namespace edgedraft::client {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "client/vulkan/measured_backend.h"
+#include "client/vulkan/vulkan_backend.h"
 #include "shared/base/error.h"
 
 namespace edgedraft::bench {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "client/devices/shared_drafters.h"
-#include "client/vulkan/measured_backend.h"
+#include "client/vulkan/vulkan_backend.h"
 #include "tests/client/generation_rig.h"
 #include "tests/support/skip.h"
 

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/vulkan/measured_backend.h"
+#include "client/vulkan/vulkan_backend.h"
 #include "kernels/cpu/ops.h"
 #include "shared/base/random.h"
 #include "shared/runtime/backend.h"

@@ -8,7 +8,7 @@
 
 #include "client/vulkan/backend.h"
 #include "client/vulkan/functions.h"
-#include "client/vulkan/measured_backend.h"
+#include "client/vulkan/vulkan_backend.h"
 #include "tests/runtime/op_test.h"
 #include "tests/vulkan/vulkan_support.h"
 
