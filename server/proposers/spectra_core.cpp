@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "server/proposers/guess_list.h"
 #include "shared/base/check.h"
 
 namespace edgedraft::server {

@@ -7,7 +7,7 @@
 
 #include "shared/model/config.h"
 #include "shared/runtime/backend.h"
-#include "shared/runtime/scratch.h"
+#include "shared/runtime/layer.h"
 #include "tests/bench/generated_model.h"
 
 namespace edgedraft::bench {

@@ -9,7 +9,6 @@
 #include "shared/drafting/merged_drafter.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "shared/drafting/ngram/ngram_drafter.h"
-#include "shared/drafting/ngram/ngram_trees.h"
 #include "tests/support/toy_feature_drafters.h"
 
 namespace edgedraft::testing {

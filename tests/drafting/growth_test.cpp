@@ -14,7 +14,6 @@
 #include "shared/drafting/merged_drafter.h"
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/ngram/ngram_drafter.h"
-#include "shared/drafting/ngram/ngram_trees.h"
 #include "shared/runtime/backend.h"
 #include "shared/speculative/tree_growth.h"
 #include "shared/speculative/tree_operations.h"

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "shared/base/random.h"
-#include "shared/drafting/index/continuation_tree.h"
 #include "shared/drafting/index/corpus_index.h"
 #include "shared/drafting/index/index_builder.h"
 #include "shared/drafting/index/retrieval_drafter.h"

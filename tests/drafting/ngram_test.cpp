@@ -8,7 +8,6 @@
 #include "shared/base/random.h"
 #include "shared/drafting/ngram/ngram_drafter.h"
 #include "shared/drafting/ngram/ngram_table.h"
-#include "shared/drafting/ngram/ngram_trees.h"
 #include "tests/support/random_tokens.h"
 #include "tests/support/tree_paths.h"
 

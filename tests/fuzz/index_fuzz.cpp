@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
-#include "shared/drafting/index/continuation_tree.h"
 #include "shared/drafting/index/corpus_index.h"
+#include "shared/drafting/index/retrieval_drafter.h"
 
 // Any bytes give an index or an error. Lookups return tokens of the vocabulary, each continuation
 // once.

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/model/tokenizer/nfc.h"
-
 namespace edgedraft {
 namespace {
 

@@ -1,4 +1,4 @@
-#include "shared/protocol/constant_rate.h"
+#include "shared/protocol/channel.h"
 
 #include <gtest/gtest.h>
 

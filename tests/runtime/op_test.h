@@ -21,7 +21,7 @@
 #include "shared/base/random.h"
 #include "shared/runtime/backend.h"
 #include "shared/runtime/cpu_backend.h"
-#include "shared/runtime/scratch.h"
+#include "shared/runtime/layer.h"
 #include "tests/support/reference_backend.h"
 #include "tests/support/skip.h"
 

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "server/proposers/lookahead_window.h"
-
 namespace edgedraft::server {
 namespace {
 

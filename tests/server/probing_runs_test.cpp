@@ -6,7 +6,6 @@
 #include "server/proposers/drafter_proposer.h"
 #include "server/proposers/probing_methods.h"
 #include "shared/drafting/ngram/ngram_drafter.h"
-#include "shared/drafting/ngram/ngram_trees.h"
 #include "tests/server/run_rig.h"
 
 namespace edgedraft::server {

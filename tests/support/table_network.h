@@ -7,7 +7,7 @@
 
 #include "shared/base/random.h"
 #include "shared/drafting/draft_network.h"
-#include "shared/runtime/scratch.h"
+#include "shared/runtime/layer.h"
 #include "tests/support/reference_backend.h"
 
 namespace edgedraft::testing {

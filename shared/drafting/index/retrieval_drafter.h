@@ -8,8 +8,43 @@
 #include "shared/drafting/drafter.h"
 #include "shared/drafting/drafter_kind.h"
 #include "shared/drafting/index/corpus_index.h"
+#include "shared/speculative/draft_tree.h"
+#include "shared/speculative/tree_growth.h"
 
 namespace edgedraft {
+
+// Maximum tokens of a context to look up, and maximum tokens to copy after it.
+inline constexpr std::uint32_t kMatchMax = 16;
+inline constexpr std::uint32_t kCopiedMax = 10;
+// Places of a match to examine, evenly spread over their order. Equal continuations are adjacent,
+// so any continuation's share is correct to 1 / kPlacesMax, and none with that share or more is
+// missed.
+inline constexpr std::uint32_t kPlacesMax = 64;
+static_assert(kMatchMax + kCopiedMax <= kIndexOrder);
+
+// Continuations of a match as a trie: nodes after their parents, starting with the match itself.
+struct ContinuationTrie {
+  struct Node {
+    std::uint32_t token;
+    std::uint32_t count;        // of the examined places
+    std::uint32_t child = 0;    // the newest; 0: none
+    std::uint32_t sibling = 0;  // the next older one; 0: none
+  };
+  std::vector<Node> nodes;
+};
+
+// At most `length_max` tokens deep.
+ContinuationTrie continuations(const CorpusIndex& index, const CorpusIndex::Match& match,
+                               std::uint32_t length_max);
+
+// Tree of the tokens that followed the context's longest suffix found in the corpus, likeliest
+// paths first, with scores as for n-grams (ngram_drafter.h). A public text is not the
+// conversation's own, so unseen tokens weigh more.
+//
+// Source    REST (He et al., 2023), which examines up to 5,000 places, takes every prefix of the
+//           continuations and keeps the 64 most frequent; SPECTRA's retrieval module
+DraftTree continuation_tree(const CorpusIndex& index, std::span<const std::uint32_t> context,
+                            const TreeShape& shape);
 
 // retrieval: drafts from indexes of public texts; accepts any file with the target's tokenizer.
 extern const DrafterKind kRetrievalKind;

@@ -8,7 +8,7 @@
 
 #include "shared/drafting/drafter.h"
 #include "shared/drafting/medusa/medusa_tensors.h"
-#include "shared/runtime/scratch.h"
+#include "shared/runtime/layer.h"
 #include "shared/runtime/weight_store.h"
 
 namespace edgedraft {

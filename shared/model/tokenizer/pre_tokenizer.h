@@ -11,6 +11,10 @@
 
 namespace edgedraft {
 
+// Unicode's normalisation form C. Close to linear in the text, for any number of stacked marks.
+// Requires  valid UTF-8
+std::string to_nfc(std::string_view text);
+
 // Rules named by tokenizer.ggml.pre: preparation of a text for byte-level BPE.
 struct PreTokenizerRules {
   std::string_view name;                   // the one that we write
