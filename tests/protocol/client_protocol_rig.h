@@ -1,30 +1,13 @@
 #pragma once
 
-#include "shared/protocol/client_protocol.h"
 #include "tests/protocol/session_support.h"
 
 namespace edgedraft {
 
-class ClientProtocolTest : public ::testing::Test {
+class ClientProtocolTest : public ProtocolTest<ClientProtocol> {
  protected:
-  Result<void> hear(const wire::Message& message) {
-    return protocol_.receive(now_, wire::encode(outgoing(message)));
-  }
-
-  Errc code_after(const wire::Message& message) {
-    const Result<void> heard = hear(message);
-    return heard ? Errc::cancelled : heard.error().code;
-  }
-
-  template <class Event>
-  Event expect_event() {
-    auto event = protocol_.next_event();
-    if (!event || !std::holds_alternative<Event>(*event)) {
-      ADD_FAILURE() << "unexpected event, or none";
-      return {};
-    }
-    return std::get<Event>(*std::move(event));
-  }
+  ClientProtocolTest()
+      : ProtocolTest(ClientProtocol({.hello = {.agent = "test"}, .channel = {}}, kStart)) {}
 
   void sign_in(const wire::Welcome& welcome = small_welcome()) {
     ASSERT_TRUE(hear(welcome));
@@ -44,9 +27,7 @@ class ClientProtocolTest : public ::testing::Test {
     EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
     take_messages(protocol_);
   }
-
-  Instant now_ = kStart;
-  ClientProtocol protocol_{{.hello = {.agent = "test"}, .channel = {}}, kStart};
+};
 };
 
 }  // namespace edgedraft

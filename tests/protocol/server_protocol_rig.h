@@ -1,26 +1,12 @@
 #pragma once
 
-#include "shared/protocol/server_protocol.h"
 #include "tests/protocol/session_support.h"
 
 namespace edgedraft {
 
-class ServerProtocolTest : public ::testing::Test {
+class ServerProtocolTest : public ProtocolTest<ServerProtocol> {
  protected:
-  Result<void> hear(const wire::Message& message) {
-    return protocol_.receive(now_, wire::encode(outgoing(message)));
-  }
-
-  Errc code_after(const wire::Message& message) {
-    const Result<void> heard = hear(message);
-    return heard ? Errc::cancelled : heard.error().code;
-  }
-
-  template <class Event>
-  void expect_event() {
-    const auto event = protocol_.next_event();
-    ASSERT_TRUE(event && std::holds_alternative<Event>(*event));
-  }
+  ServerProtocolTest() : ProtocolTest(ServerProtocol({}, kStart)) {}
 
   void sign_in(const wire::Welcome& welcome = small_welcome()) {
     ASSERT_TRUE(hear(wire::Hello()));
@@ -56,9 +42,7 @@ class ServerProtocolTest : public ::testing::Test {
     EXPECT_TRUE(report->fatal);
     EXPECT_EQ(report->code, code);
   }
-
-  Instant now_ = kStart;
-  ServerProtocol protocol_{{}, kStart};
+};
 };
 
 }  // namespace edgedraft

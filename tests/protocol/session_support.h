@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <numeric>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "shared/protocol/client_protocol.h"
@@ -74,5 +76,34 @@ inline wire::Verdict accepting(std::uint32_t round, std::uint32_t base_length,
           .tokens = std::vector<std::uint32_t>(accepted, 200),
           .activations = packed_rows(base_length - 1, accepted + 1)};
 }
+
+// One end of a connection that receives what the test sends.
+template <class Protocol>
+class ProtocolTest : public ::testing::Test {
+ protected:
+  explicit ProtocolTest(Protocol protocol) : protocol_(std::move(protocol)) {}
+
+  Result<void> hear(const wire::Message& message) {
+    return protocol_.receive(now_, wire::encode(outgoing(message)));
+  }
+
+  Errc code_after(const wire::Message& message) {
+    const Result<void> heard = hear(message);
+    return heard ? Errc::cancelled : heard.error().code;
+  }
+
+  template <class Event>
+  Event expect_event() {
+    auto event = protocol_.next_event();
+    if (!event || !std::holds_alternative<Event>(*event)) {
+      ADD_FAILURE() << "unexpected event, or none";
+      return {};
+    }
+    return std::get<Event>(*std::move(event));
+  }
+
+  Instant now_ = kStart;
+  Protocol protocol_;
+};
 
 }  // namespace edgedraft

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "tests/server/awaited_answer.h"
 #include "tests/server/held_scheduler.h"
 
 namespace edgedraft::server {

@@ -4,11 +4,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <latch>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "server/metrics/metrics.h"
+#include "server/passes/client.h"
 #include "server/passes/scheduler.h"
 #include "shared/base/clock.h"
 #include "shared/runtime/backend.h"
@@ -37,6 +41,20 @@ class HeldPass {
   std::latch begun_{1};
   std::latch end_{1};
   std::once_flag first_;
+};
+
+// Waits for the only answer to a connection without a tap.
+class AwaitedAnswer : public Replies {
+ public:
+  void verdict(wire::Verdict) override { given_.set_value(std::nullopt); }
+  void activations(wire::Activations) override { FAIL() << "activations without a tap"; }
+  void refuse(std::uint32_t, Error error) override { given_.set_value(std::move(error)); }
+
+  // Empty for a verdict.
+  std::optional<Error> wait() { return given_.get_future().get(); }
+
+ private:
+  std::promise<std::optional<Error>> given_;
 };
 
 // A scheduler of a toy target whose first pass is held.

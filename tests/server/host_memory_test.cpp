@@ -5,7 +5,6 @@
 #include <array>
 #include <new>
 
-#include "tests/server/awaited_answer.h"
 #include "tests/server/held_scheduler.h"
 #include "tests/server/toy_session.h"
 

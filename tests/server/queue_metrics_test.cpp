@@ -4,7 +4,6 @@
 
 #include "server/metrics/pages.h"
 #include "tests/protocol/support.h"
-#include "tests/server/awaited_answer.h"
 #include "tests/server/held_scheduler.h"
 #include "tests/server/toy_session.h"
 #include "tests/support/metrics_reading.h"

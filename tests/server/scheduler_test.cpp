@@ -14,7 +14,6 @@
 #include "tests/server/toy_session.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/heard_replies.h"
-#include "tests/support/held_length.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft::server {

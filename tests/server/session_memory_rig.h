@@ -17,7 +17,6 @@
 #include "tests/server/plain_answer.h"
 #include "tests/server/toy_session.h"
 #include "tests/support/heard_replies.h"
-#include "tests/support/held_length.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft::testing {
