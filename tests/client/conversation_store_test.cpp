@@ -25,10 +25,7 @@ ConversationStore::Conversation conversation(const std::string& id, const std::s
 
 class ConversationStoreTest : public ::testing::Test {
  protected:
-  std::string bytes() const {
-    std::ifstream in(file_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string bytes() const { return test::file_text(file_); }
 
   test::TemporaryDirectory folder_;
   std::filesystem::path file_ = folder_.path() / "deeper" / "conversations.db";

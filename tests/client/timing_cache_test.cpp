@@ -17,10 +17,7 @@ const StepTiming kTiming{.seconds = 0.25, .bytes_per_second = 3e9};
 
 class TimingCacheTest : public ::testing::Test {
  protected:
-  std::string text() const {
-    std::ifstream in(file_);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string text() const { return test::file_text(file_); }
 
   test::TemporaryDirectory directory_;
   const std::filesystem::path file_ = directory_ / "below/devices.json";

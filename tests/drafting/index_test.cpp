@@ -92,11 +92,6 @@ std::map<Tokens, std::uint64_t> paths_of_trie(const ContinuationTrie& trie) {
   return counts;
 }
 
-std::string bytes_of(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 class CorpusIndexTest : public ::testing::Test {
  protected:
   std::filesystem::path build(const Documents& documents, std::uint32_t vocabulary,
@@ -134,9 +129,9 @@ TEST_F(CorpusIndexTest, HoldsSortedSuffixesForAnyMemoryLimit) {
       }
     }
     std::ranges::stable_sort(suffixes);
-    const std::string at_once = bytes_of(build(documents, vocabulary));
+    const std::string at_once = test::file_text(build(documents, vocabulary));
     const CorpusIndex index = open(documents, vocabulary, 2 + random.below(suffixes.size() + 1));
-    ASSERT_EQ(bytes_of(directory_ / "corpus.index"), at_once) << "round " << round;
+    ASSERT_EQ(test::file_text(directory_ / "corpus.index"), at_once) << "round " << round;
     ASSERT_EQ(index.facts().suffix_count, suffixes.size());
     ASSERT_EQ(index.facts().token_count, suffixes.size() + documents.size());
     for (std::uint32_t i = 0; i < suffixes.size(); ++i) {
@@ -285,7 +280,7 @@ TEST_F(CorpusIndexTest, DrafterDependsOnTextNotHistory) {
 
 TEST_F(CorpusIndexTest, RejectsWrongVersionOrLength) {
   const auto path = build({{1, 2, 3, 1, 2}}, 4);
-  const std::string good = bytes_of(path);
+  const std::string good = test::file_text(path);
   const auto refusal = [&](const std::string& bytes) {
     const auto index = CorpusIndex::open(directory_.write("other.index", bytes));
     EXPECT_FALSE(index);
@@ -315,7 +310,7 @@ TEST_F(CorpusIndexTest, RejectsWrongVersionOrLength) {
 
 TEST_F(CorpusIndexTest, DamagedFileYieldsValidTokens) {
   Random random(6);
-  const std::string good = bytes_of(build({random_tokens(random, 100, 9)}, 9));
+  const std::string good = test::file_text(build({random_tokens(random, 100, 9)}, 9));
   for (int round = 0; round < 300; ++round) {
     std::string bytes = good;
     for (std::uint64_t i = 0; i < 1 + random.below(60); ++i) {

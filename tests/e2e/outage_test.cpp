@@ -85,8 +85,7 @@ class OutageTest : public ::testing::Test {
   // Waits until a log of cycles has one of this kind; false after a timeout.
   static bool wait_for_cycle(const std::filesystem::path& cycles, const std::string& kind) {
     const auto has_one = [&] {
-      std::ifstream in(cycles);
-      const std::string lines(std::istreambuf_iterator<char>(in), {});
+      const std::string lines = test::file_text(cycles);
       return lines.find("{\"kind\":\"" + kind + "\",") != std::string::npos;
     };
     const Instant end = Clock::now() + std::chrono::seconds(60);

@@ -20,13 +20,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 std::filesystem::path with_suffix(const std::filesystem::path& prefix, const char* suffix) {
   return prefix.string() + suffix;
 }
@@ -108,10 +101,10 @@ void Process::signal(int number) {
 }
 
 std::string Process::out() const {
-  return read_file(with_suffix(prefix_, ".out"));
+  return test::file_text(with_suffix(prefix_, ".out"));
 }
 std::string Process::err() const {
-  return read_file(with_suffix(prefix_, ".err"));
+  return test::file_text(with_suffix(prefix_, ".err"));
 }
 
 bool Process::wait_for_output(const std::string& text, std::chrono::seconds limit) {
@@ -124,7 +117,7 @@ bool Process::wait_for_error(const std::string& text, std::chrono::seconds limit
 bool Process::wait_for(const std::string& text, const char* suffix, std::chrono::seconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   const auto is_there = [&] {
-    return read_file(with_suffix(prefix_, suffix)).find(text) != std::string::npos;
+    return test::file_text(with_suffix(prefix_, suffix)).find(text) != std::string::npos;
   };
   while (!is_there()) {
     if (!running() || std::chrono::steady_clock::now() > deadline) return is_there();

@@ -123,8 +123,7 @@ TEST_F(RejectionTest, ReportsDrafterMissingOnServer) {
 }
 
 TEST_F(RejectionTest, BothProgramsNameTruncatedModelFile) {
-  std::ifstream in(demo_model("moa-tli0"), std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  std::string bytes = test::file_text(demo_model("moa-tli0"));
   const std::string cut = scratch_ / "cut.gguf";
   for (const std::size_t length :
        {std::size_t{0}, std::size_t{3}, std::size_t{100}, bytes.size() / 2, bytes.size() - 1}) {

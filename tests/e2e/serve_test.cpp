@@ -306,16 +306,15 @@ TEST_F(ServeTest, FilesAndReportsContainNoPrivateText) {
   for (const char* const path : {"/metrics", "/props", "/v1/models", "/v1/edgedraft/uplink"}) {
     told += ask(endpoint.port(), {.path = path}).body;
   }
-  std::ifstream limits("/proc/" + std::to_string(endpoint.process().id()) + "/limits");
-  const std::string all_limits(std::istreambuf_iterator<char>(limits), {});
+  const std::string all_limits =
+      test::file_text("/proc/" + std::to_string(endpoint.process().id()) + "/limits");
   EXPECT_NE(all_limits.find("Max core file size        0                    0"), std::string::npos);
   endpoint.process().signal(SIGTERM);
   EXPECT_EQ(endpoint.process().wait(10s), 0) << endpoint.process().err();
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(scratch_.path())) {
     if (!entry.is_regular_file()) continue;
-    std::ifstream file(entry.path(), std::ios::binary);
-    told.append(std::istreambuf_iterator<char>(file), {});
+    told += test::file_text(entry.path());
     ++files;
   }
   EXPECT_GE(files, 5u);

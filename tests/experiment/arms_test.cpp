@@ -206,8 +206,7 @@ TEST_F(ExperimentProgramsTest, HoldArmsAreLosslessAndPredicted) {
     if (run["predicted_tokens_per_second"].is_number()) foreseen.insert(arm);
   }
   EXPECT_EQ(foreseen, (std::set<std::string>{"economy", "none"})) << "holds that were forecast";
-  std::ifstream report(out() / "report.html");
-  const std::string page(std::istreambuf_iterator<char>(report), {});
+  const std::string page = test::file_text(out() / "report.html");
   EXPECT_NE(page.find("id=\"prediction\""), std::string::npos);
 }
 

@@ -261,8 +261,7 @@ TEST_F(ExperimentProgramsTest, OutageOfPlainStreamResumesAfterKillAndIsPlotted) 
   EXPECT_EQ(stalled, 2);
   EXPECT_FALSE(json::parse(std::ifstream(out() / "manifest.json"))["finished"].is_null());
   if (status == 5) EDGEDRAFT_SKIP_WITHOUT("gnuplot", error_);
-  std::ifstream report(out() / "report.html");
-  const std::string page(std::istreambuf_iterator<char>(report), {});
+  const std::string page = test::file_text(out() / "report.html");
   EXPECT_TRUE(contains(page, "Shaded: the link is down"));
 }
 
@@ -291,8 +290,7 @@ TEST_F(ExperimentProgramsTest, DeadlineAppliesToItsArmOnly) {
                 {"--no-report", "--lab-program", noting_lab()}),
             0)
       << error_;
-  std::ifstream calls(scratch_ / "calls");
-  const std::string text(std::istreambuf_iterator<char>(calls), {});
+  const std::string text = test::file_text(scratch_ / "calls");
   for (const char* deadline : {"777", "888", "999", "1800000"}) {
     EXPECT_TRUE(contains(text, std::string("--deadline-ms ") + deadline + ' ')) << deadline;
   }

@@ -34,11 +34,6 @@ std::size_t count_of(const std::string& text, const std::string& what) {
   return count;
 }
 
-std::string read(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 // A small experiment with results of every kind.
 constexpr const char* kExperiment = R"(name = "every-kind"
 title = "A report with <everything>"
@@ -157,7 +152,7 @@ class ReportBrowserTest : public ::testing::Test {
 
   // Elements wider than the window at that width, as a script in the page finds them.
   std::string what_sticks_out(const std::filesystem::path& page, int width) {
-    std::string html = read(page);
+    std::string html = test::file_text(page);
     html.insert(html.rfind("</body>"), R"(<script>
       const inside = e => e.closest('.scroll') || e.closest('pre') || e.closest('svg');
       const out = [...document.querySelectorAll('body *')]
@@ -182,7 +177,7 @@ class ReportBrowserTest : public ::testing::Test {
 
 TEST_F(ReportBrowserTest, ShowsEveryTableAndPlotAtDesktopAndPhoneWidths) {
   const auto page = make_report(kExperiment);
-  const std::string html = read(page);
+  const std::string html = test::file_text(page);
   // The page is one file and fetches nothing.
   for (const char* fetched : {"src=\"http", "href=\"http", "url(http", "@import", "<script"}) {
     EXPECT_EQ(html.find(fetched), std::string::npos) << fetched;

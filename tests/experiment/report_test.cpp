@@ -52,11 +52,6 @@ netsim::Run run_of(const std::string& arm, const std::string& setting = "lan") {
   return run;
 }
 
-std::string page_of(const Report& report) {
-  std::ifstream file(report.file);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 using Spans = std::vector<std::pair<double, double>>;
 
 // The shaded spans of an answer over nine seconds.
@@ -335,7 +330,7 @@ TEST(ReportTest, WritesTablesWithoutPlots) {
     ASSERT_TRUE(written.undrawn);
     EXPECT_EQ(written.undrawn->code, code);
     EXPECT_TRUE(contains(written.undrawn->message, why));
-    const std::string page = page_of(written);
+    const std::string page = test::file_text(written.file);
     EXPECT_TRUE(contains(page, "<td>4.00</td>"));
     EXPECT_TRUE(contains(page, "Not drawn: "));
     EXPECT_TRUE(contains(page, why));
@@ -357,7 +352,7 @@ TEST(ReportTest, MarksNetemLinksWithHeldDelaysApproximate) {
         << R"("tokens": 8, "tokens_per_second": 4, "link_approximate": )"
         << (approximate ? "true" : "false") << "}\n";
     const auto written = write_report(results.path()).value();
-    const std::string page = page_of(written);
+    const std::string page = test::file_text(written.file);
     EXPECT_EQ(page.find("Approximate link.") != page.npos, approximate) << page;
   }
 }

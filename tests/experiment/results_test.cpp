@@ -19,11 +19,6 @@ namespace {
 using edgedraft::test::TemporaryDirectory;
 using nlohmann::ordered_json;
 
-std::string read(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 class ResultsTest : public ::testing::Test {
  protected:
   std::filesystem::path folder() const { return directory_.path() / "out"; }
@@ -45,8 +40,8 @@ TEST_F(ResultsTest, RemovesIncompleteTrialAfterKill) {
   const auto results = ResultsFolder::open(folder(), true, "hash").value();
   EXPECT_TRUE(results.has("t1"));
   EXPECT_FALSE(results.has("t2"));
-  EXPECT_EQ(read(folder() / "cycles.jsonl").find("t2"), std::string::npos);
-  EXPECT_EQ(read(folder() / "runs.jsonl").find("t2"), std::string::npos);
+  EXPECT_EQ(test::file_text(folder() / "cycles.jsonl").find("t2"), std::string::npos);
+  EXPECT_EQ(test::file_text(folder() / "runs.jsonl").find("t2"), std::string::npos);
   EXPECT_EQ(read_lines(folder() / "runs.jsonl")->size(), 1u);
 }
 
@@ -145,8 +140,8 @@ TEST_F(ResultsTest, RepeatsFailedAnswersOnResume) {
   EXPECT_TRUE(results->has("t1"));
   EXPECT_FALSE(results->has("t2"));
   EXPECT_TRUE(results->has("t3"));
-  EXPECT_EQ(read(folder() / "runs.jsonl").find("t2"), std::string::npos);
-  EXPECT_EQ(read(folder() / "cycles.jsonl").find("t2"), std::string::npos);
+  EXPECT_EQ(test::file_text(folder() / "runs.jsonl").find("t2"), std::string::npos);
+  EXPECT_EQ(test::file_text(folder() / "cycles.jsonl").find("t2"), std::string::npos);
 }
 
 TEST_F(ResultsTest, ResumingClearsFinishedTime) {
@@ -157,7 +152,9 @@ TEST_F(ResultsTest, ResumingClearsFinishedTime) {
         {{"experiment_sha256", "hash"}, {"finished", "2026-01-02T03:04:05Z"}}));
     ASSERT_TRUE(results->add_calibration({{"stage", "s"}, {"accepted", false}}));
   }
-  const auto finished = [&] { return ordered_json::parse(read(folder() / "manifest.json")); };
+  const auto finished = [&] {
+    return ordered_json::parse(test::file_text(folder() / "manifest.json"));
+  };
   ASSERT_TRUE(ResultsFolder::look(folder(), "hash"));
   EXPECT_FALSE(finished()["finished"].is_null());
   ASSERT_TRUE(ResultsFolder::open(folder(), true, "hash"));
@@ -170,11 +167,11 @@ TEST_F(ResultsTest, LookReportsProgressWithoutChanges) {
   EXPECT_FALSE(std::filesystem::exists(folder()));
   start();
   std::ofstream(folder() / "runs.jsonl", std::ios::app) << "{\"trial\":\"t2\",\"last_";
-  const auto before = read(folder() / "runs.jsonl");
+  const auto before = test::file_text(folder() / "runs.jsonl");
   const auto seen = ResultsFolder::look(folder(), "hash").value();
   EXPECT_TRUE(seen.has("t1"));
   EXPECT_FALSE(seen.has("t2"));
-  EXPECT_EQ(read(folder() / "runs.jsonl"), before);
+  EXPECT_EQ(test::file_text(folder() / "runs.jsonl"), before);
   EXPECT_EQ(ResultsFolder::look(folder(), "other").error().code, Errc::usage);
 }
 
@@ -228,7 +225,7 @@ TEST_F(ResultsTest, CsvQuotesCommasAndQuotes) {
   start();
   const auto results = ResultsFolder::open(folder(), true, "hash");
   ASSERT_TRUE(results->write_csv());
-  EXPECT_EQ(read(folder() / "runs.csv"), "trial,text\nt1,\"a, \"\"b\"\"\"\n");
+  EXPECT_EQ(test::file_text(folder() / "runs.csv"), "trial,text\nt1,\"a, \"\"b\"\"\"\n");
 }
 
 class RunRecordTest : public ::testing::Test {

@@ -9,11 +9,6 @@
 namespace edgedraft {
 namespace {
 
-std::string content_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 // Another user of the folder may plant a link to a file of a third.
 TEST(AtomicFileTest, DoesNotFollowPlantedLink) {
   const test::TemporaryDirectory directory;
@@ -25,8 +20,8 @@ TEST(AtomicFileTest, DoesNotFollowPlantedLink) {
     ASSERT_TRUE(file.append(as_byte_view("model")));
     ASSERT_TRUE(file.commit());
   }
-  EXPECT_EQ(content_of(victim), "precious");
-  EXPECT_EQ(content_of(path), "model");
+  EXPECT_EQ(test::file_text(victim), "precious");
+  EXPECT_EQ(test::file_text(path), "model");
   EXPECT_FALSE(std::filesystem::is_symlink(path));
 }
 
@@ -37,7 +32,7 @@ TEST(AtomicFileTest, ReplacesLeftoverPartialFile) {
   auto file = AtomicFile::create(path).value();
   ASSERT_TRUE(file.append(as_byte_view("model")));
   ASSERT_TRUE(file.commit());
-  EXPECT_EQ(content_of(path), "model");
+  EXPECT_EQ(test::file_text(path), "model");
   EXPECT_EQ(directory.file_count(), 1u);
 }
 
@@ -53,7 +48,7 @@ TEST(AtomicFileTest, LeavesNoFileIfInterrupted) {
   EXPECT_EQ(directory.file_count(), 0u) << "no file before commit";
   ASSERT_TRUE(file.append(as_byte_view(" and half")));
   ASSERT_TRUE(file.commit());
-  EXPECT_EQ(content_of(path), "half and half");
+  EXPECT_EQ(test::file_text(path), "half and half");
   EXPECT_EQ(directory.file_count(), 1u);
 }
 

@@ -28,6 +28,5 @@ class ClientProtocolTest : public ProtocolTest<ClientProtocol> {
     take_messages(protocol_);
   }
 };
-};
 
 }  // namespace edgedraft

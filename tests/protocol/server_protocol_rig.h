@@ -43,6 +43,5 @@ class ServerProtocolTest : public ProtocolTest<ServerProtocol> {
     EXPECT_EQ(report->code, code);
   }
 };
-};
 
 }  // namespace edgedraft

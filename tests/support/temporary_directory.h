@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -11,6 +12,12 @@
 #include "shared/base/check.h"
 
 namespace edgedraft::test {
+
+// Empty if there is no such file.
+inline std::string file_text(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 
 // A directory for one test, removed by the destructor.
 class TemporaryDirectory {

@@ -24,10 +24,7 @@ class PipelineCacheTest : public VulkanTest {
     }
     return {};
   }
-  std::string content() {
-    std::ifstream in(file(), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string content() { return test::file_text(file()); }
   void set_content(const std::string& bytes) {
     std::ofstream(file(), std::ios::binary | std::ios::trunc) << bytes;
   }
