@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <vector>
@@ -285,8 +284,7 @@ TEST_F(CorpusIndexTest, RejectsWrongVersionOrLength) {
     const auto index = CorpusIndex::open(directory_.write("other.index", bytes));
     EXPECT_FALSE(index);
     if (index) return std::string();
-    EXPECT_EQ(index.error().code, Errc::bad_file);
-    EXPECT_TRUE(contains(index.error().message, "other.index"));
+    EXPECT_TRUE(fails_with(index, Errc::bad_file, "other.index"));
     return index.error().message;
   };
   ASSERT_TRUE(CorpusIndex::open(path));

@@ -1,5 +1,4 @@
 #include <fstream>
-#include <iterator>
 
 #include "client/vulkan/pipeline_cache_file.h"
 #include "tests/support/temporary_directory.h"
