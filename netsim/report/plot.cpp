@@ -107,8 +107,7 @@ Result<std::string> draw(const Plot& plot) {
     figure = Error{Errc::io, "gnuplot failed at '" + plot.title +
                                  "': " + last_line(fs::path(folder) / "errors")};
   } else {
-    std::ifstream in(output, std::ios::binary);
-    const std::string svg = in_page_colours({std::istreambuf_iterator<char>(in), {}});
+    const std::string svg = in_page_colours(read_output(output));
     std::string html = "<figure><h3>" + escape(plot.title) + "</h3>";
     if (!plot.legend.empty()) {
       html += "<ul class=\"legend\">";

@@ -12,11 +12,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-double real(const ordered_json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_number() ? found->get<double>() : 0.0;
-}
-
 std::string text(const ordered_json& line, const char* key) {
   const auto found = line.find(key);
   return found != line.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -31,44 +26,44 @@ Run to_run(const ordered_json& line) {
   run.arm = text(line, "arm");
   run.prompt = text(line, "prompt");
   run.task = text(line, "task");
-  run.prompt_index = static_cast<std::uint32_t>(real(line, "prompt_index"));
-  run.repetition = static_cast<std::uint32_t>(real(line, "repetition"));
-  run.clients = static_cast<std::uint32_t>(real(line, "clients"));
-  run.client = static_cast<std::uint32_t>(real(line, "client"));
+  run.prompt_index = static_cast<std::uint32_t>(number_of(line, "prompt_index"));
+  run.repetition = static_cast<std::uint32_t>(number_of(line, "repetition"));
+  run.clients = static_cast<std::uint32_t>(number_of(line, "clients"));
+  run.client = static_cast<std::uint32_t>(number_of(line, "client"));
   if (const auto cut = line.find("offline_after"); cut != line.end() && cut->is_number()) {
     run.offline_after = cut->get<std::uint32_t>();
   }
   run.link_approximate = line.value("link_approximate", false);
   run.local = text(line, "arm_kind") == "local";
   run.failure = text(line, "failure");
-  run.pair_key = run.setting + '|' + std::to_string(real(line, "seed")) + '|' +
-                 std::to_string(real(line, "repetition")) + '|' + run.prompt + '|' +
+  run.pair_key = run.setting + '|' + std::to_string(number_of(line, "seed")) + '|' +
+                 std::to_string(number_of(line, "repetition")) + '|' + run.prompt + '|' +
                  std::to_string(run.clients) + '|' + std::to_string(run.client);
-  run.tokens = real(line, "tokens");
-  run.seconds = real(line, "seconds");
-  run.asked_at_s = real(line, "asked_at_ms") / 1000;
-  run.added_s = real(line, "added_round_trip_ms") / 1000;
-  run.rate = real(line, "tokens_per_second");
-  run.predicted_rate = real(line, "predicted_tokens_per_second");
-  run.first_token_s = real(line, "time_to_first_token_s");
-  run.tau = real(line, "tau");
-  run.calls = real(line, "target_calls");
-  run.cycles = real(line, "cycles");
-  run.drafted = real(line, "drafted");
-  run.bytes_up = real(line, "bytes_up");
-  run.bytes_down = real(line, "bytes_down");
-  run.activation_raw = real(line, "activation_bytes_raw");
-  run.activation_sent = real(line, "activation_bytes_sent");
-  run.offline_tokens = real(line, "offline_tokens");
+  run.tokens = number_of(line, "tokens");
+  run.seconds = number_of(line, "seconds");
+  run.asked_at_s = number_of(line, "asked_at_ms") / 1000;
+  run.added_s = number_of(line, "added_round_trip_ms") / 1000;
+  run.rate = number_of(line, "tokens_per_second");
+  run.predicted_rate = number_of(line, "predicted_tokens_per_second");
+  run.first_token_s = number_of(line, "time_to_first_token_s");
+  run.tau = number_of(line, "tau");
+  run.calls = number_of(line, "target_calls");
+  run.cycles = number_of(line, "cycles");
+  run.drafted = number_of(line, "drafted");
+  run.bytes_up = number_of(line, "bytes_up");
+  run.bytes_down = number_of(line, "bytes_down");
+  run.activation_raw = number_of(line, "activation_bytes_raw");
+  run.activation_sent = number_of(line, "activation_bytes_sent");
+  run.offline_tokens = number_of(line, "offline_tokens");
   for (std::size_t i = 0; i < kPhaseNames.size(); ++i) {
-    run.phases[i] = real(line, (std::string(kPhaseNames[i]) + "_ms").c_str());
+    run.phases[i] = number_of(line, (std::string(kPhaseNames[i]) + "_ms").c_str());
   }
-  run.gap_p50 = real(line, "gap_ms_p50");
-  run.gap_p95 = real(line, "gap_ms_p95");
-  run.gap_p99 = real(line, "gap_ms_p99");
-  run.stalls = real(line, "stalls_over_1s");
-  run.retransmits = real(line, "tcp_retransmits");
-  run.late = real(line, "late_passes") + real(line, "late_drafts");
+  run.gap_p50 = number_of(line, "gap_ms_p50");
+  run.gap_p95 = number_of(line, "gap_ms_p95");
+  run.gap_p99 = number_of(line, "gap_ms_p99");
+  run.stalls = number_of(line, "stalls_over_1s");
+  run.retransmits = number_of(line, "tcp_retransmits");
+  run.late = number_of(line, "late_passes") + number_of(line, "late_drafts");
   run.answer = text(line, "answer_sha256");
   if (const auto right = line.find("matches_reference"); right != line.end() && right->is_boolean())
     run.right = right->get<bool>();
@@ -182,18 +177,18 @@ Result<RunData> read_run_data(const std::filesystem::path& results) {
   for (std::string line; std::getline(cycles, line);) {
     const auto cycle = ordered_json::parse(line, nullptr, false);
     if (!cycle.is_object()) continue;
-    const auto client = static_cast<std::uint32_t>(real(cycle, "client"));
+    const auto client = static_cast<std::uint32_t>(number_of(cycle, "client"));
     const auto found = answered.find({text(cycle, "trial"), client});
     if (found == answered.end()) continue;
     Run& run = *found->second;
-    const bool shows = real(cycle, "tokens") > 0;
+    const bool shows = number_of(cycle, "tokens") > 0;
     if (shows && run.clients > 1) {
-      run.arrivals.push_back(
-          {.at_s = real(cycle, "at_ms") / 1000 + run.added_s, .tokens = real(cycle, "tokens")});
+      run.arrivals.push_back({.at_s = number_of(cycle, "at_ms") / 1000 + run.added_s,
+                              .tokens = number_of(cycle, "tokens")});
     }
     if (client != 0) continue;
     const std::pair key{run.setting, run.arm};
-    const double at = real(cycle, "at_ms");
+    const double at = number_of(cycle, "at_ms");
     if (shows && !run.offline_after) {
       if (const auto last = shown_at.find(run.trial); last != shown_at.end()) {
         data.gaps[key].push_back(at - last->second);
@@ -205,7 +200,7 @@ Result<RunData> read_run_data(const std::filesystem::path& results) {
     const bool drawn = chosen != data.timeline_runs.end() && &data.runs[chosen->second] == &run;
     if ((shows || states) && drawn) {
       data.timelines[key].push_back({.at_ms = at,
-                                     .answer_tokens = real(cycle, "answer_tokens"),
+                                     .answer_tokens = number_of(cycle, "answer_tokens"),
                                      .state = states ? text(cycle, "state") : std::string()});
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <utility>
@@ -25,6 +26,10 @@ constexpr int kClientsMax = 256;
 constexpr int kPingsMax = 10'000;
 constexpr const char* kHint = "see docs/experiments.md";
 
+// By Arm::Kind.
+constexpr std::initializer_list<const char*> kArmKinds{"plain", "split", "server-speculation",
+                                                       "local", "stop"};
+
 // "8,6,62"
 std::optional<RunModel::Shape> parse_shape(const std::string& text) {
   RunModel::Shape shape;
@@ -45,12 +50,8 @@ Arm read_arm(TomlReader& from) {
   if (arm.name.empty() || arm.name.find_first_of("|/\\\"<>&") != std::string::npos) {
     from.wrong("name", "give a name without any of | / \\ \" < > &");
   }
-  const std::string kind =
-      from.one_of("kind", {"plain", "split", "server-speculation", "local", "stop"});
-  for (const Arm::Kind one :
-       {Arm::Kind::split, Arm::Kind::server_speculation, Arm::Kind::local, Arm::Kind::stop}) {
-    if (kind == to_string(one)) arm.kind = one;
-  }
+  const auto kind = std::ranges::find(kArmKinds, from.one_of("kind", kArmKinds));
+  if (kind != kArmKinds.end()) arm.kind = static_cast<Arm::Kind>(kind - kArmKinds.begin());
   if (from.has("place") && from.one_of("place", {"device", "server"}) == "server") {
     arm.place = Arm::Place::server;
   }
@@ -201,19 +202,7 @@ bool can_be_cut(const Arm& arm) {
 }
 
 std::string_view to_string(Arm::Kind kind) {
-  switch (kind) {
-    case Arm::Kind::plain:
-      return "plain";
-    case Arm::Kind::split:
-      return "split";
-    case Arm::Kind::server_speculation:
-      return "server-speculation";
-    case Arm::Kind::local:
-      return "local";
-    case Arm::Kind::stop:
-      return "stop";
-  }
-  return "unknown";
+  return kArmKinds.begin()[static_cast<std::size_t>(kind)];
 }
 
 Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources& sources) {

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "netsim/drivers/process.h"
+
 namespace edgedraft::netsim {
 namespace {
 
@@ -55,11 +57,6 @@ Result<void> replace(const fs::path& file, const std::string& text) {
   fs::rename(fresh, file, error);
   if (error) return Error{Errc::io, file.string() + ": " + error.message()};
   return keep_on_disk(file);
-}
-
-std::string read_all(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 // Calls `use` with each line's JSON, discarded if malformed, and its text. An unterminated last
@@ -121,7 +118,7 @@ Error nothing_to_resume(const fs::path& folder) {
 }
 
 ordered_json read_manifest(const fs::path& folder) {
-  return ordered_json::parse(read_all(folder / "manifest.json"), nullptr, false);
+  return ordered_json::parse(read_output(folder / "manifest.json"), nullptr, false);
 }
 
 Result<void> check_same_experiment(const fs::path& folder, const ordered_json& manifest,
@@ -157,6 +154,11 @@ std::string csv_cell(const ordered_json& value) {
 }
 
 }  // namespace
+
+double number_of(const ordered_json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<double>() : 0.0;
+}
 
 Result<std::vector<ordered_json>> read_lines(const fs::path& file) {
   if (!std::ifstream(file)) return Error{Errc::io, file.string() + ": cannot be read"};

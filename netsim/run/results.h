@@ -82,6 +82,9 @@ class ResultsFolder {
   std::map<std::string, std::map<std::size_t, std::uint32_t>> unmeasured_lanes_;
 };
 
+// 0 if the line has no such number.
+double number_of(const nlohmann::ordered_json& line, const char* key);
+
 // Objects of a JSON lines file, without an incomplete last line.
 // Errors    io; usage naming a malformed line
 Result<std::vector<nlohmann::ordered_json>> read_lines(const std::filesystem::path& file);

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "netsim/prediction.h"
+#include "netsim/run/results.h"
 #include "shared/base/bytes.h"
 #include "shared/base/percentile.h"
 #include "shared/base/sha256.h"
@@ -31,11 +32,6 @@ std::vector<ordered_json> lines_of(const std::string& text) {
   return lines;
 }
 
-double at(const ordered_json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_number() ? found->get<double>() : 0.0;
-}
-
 struct CycleSums {
   double draft = 0, pack = 0, network = 0, queue = 0, held = 0, verify = 0, unpack = 0;
   std::vector<double> gaps;  // between moments with new visible text, ascending
@@ -49,22 +45,22 @@ CycleSums sum(const std::vector<ordered_json>& cycles) {
   double shown_at = -1;
   for (const ordered_json& cycle : cycles) {
     sums.late_drafts += cycle.value("late_drafts", std::uint64_t{0});
-    sums.draft += at(cycle, "draft_ms");
-    sums.pack += at(cycle, "pack_ms");
-    sums.network += at(cycle, "network_ms");
-    sums.unpack += at(cycle, "unpack_ms");
+    sums.draft += number_of(cycle, "draft_ms");
+    sums.pack += number_of(cycle, "pack_ms");
+    sums.network += number_of(cycle, "network_ms");
+    sums.unpack += number_of(cycle, "unpack_ms");
     if (const auto server = cycle.find("server"); server != cycle.end()) {
-      sums.draft += at(*server, "draft_ms");  // of a server that drafts for itself
-      sums.queue += at(*server, "queue_ms");
-      sums.held += at(*server, "held_ms");
-      sums.verify += at(*server, "verify_ms");
+      sums.draft += number_of(*server, "draft_ms");  // of a server that drafts for itself
+      sums.queue += number_of(*server, "queue_ms");
+      sums.held += number_of(*server, "held_ms");
+      sums.verify += number_of(*server, "verify_ms");
     }
     if (const auto tcp = cycle.find("tcp"); tcp != cycle.end() && tcp->is_object()) {
-      sums.retransmits = at(*tcp, "retransmits");
+      sums.retransmits = number_of(*tcp, "retransmits");
     }
-    if (at(cycle, "tokens") < 1) continue;
-    if (shown_at >= 0) sums.gaps.push_back(at(cycle, "at_ms") - shown_at);
-    shown_at = at(cycle, "at_ms");
+    if (number_of(cycle, "tokens") < 1) continue;
+    if (shown_at >= 0) sums.gaps.push_back(number_of(cycle, "at_ms") - shown_at);
+    shown_at = number_of(cycle, "at_ms");
   }
   std::sort(sums.gaps.begin(), sums.gaps.end());
   for (const double gap : sums.gaps) sums.stalls += gap > kStallMs ? 1 : 0;
@@ -78,7 +74,7 @@ ordered_json predicted(const RunSource& s, const ordered_json& stats) {
   const bool streams = arm.kind == Arm::Kind::plain && arm.options.empty();
   const bool splits = arm.kind == Arm::Kind::split && arm.acceptance && arm.hold != "auto" &&
                       arm.server_drafter.empty() && s.device.pace.paces_drafter();
-  const auto tokens = static_cast<std::uint32_t>(at(stats, "tokens"));
+  const auto tokens = static_cast<std::uint32_t>(number_of(stats, "tokens"));
   const bool alone = s.trial.clients == 1 && !s.trial.offline_after &&
                      arm.place == Arm::Place::device && arm.options.empty() && s.events.empty();
   if (!alone || !(streams || splits) || tokens < 2 || !s.device.pace.paces_target()) return {};
@@ -88,7 +84,7 @@ ordered_json predicted(const RunSource& s, const ordered_json& stats) {
       .drafter = arm.bundle,
       .acceptance = arm.acceptance.value_or(0.0),
       .row_bytes = s.experiment.padded_payloads ? s.device.pace.activation_bytes(arm.bundle) : 0,
-      .prompt_rows = static_cast<std::uint32_t>(at(stats, "prompt_tokens")),
+      .prompt_rows = static_cast<std::uint32_t>(number_of(stats, "prompt_tokens")),
       .tokens = tokens};
   if (splits) {
     run.kind = arm.hold == "lockstep"  ? RunKind::sequential
@@ -119,7 +115,7 @@ ordered_json run_record(const RunSource& s) {
   const auto stat = [&](const char* key) {
     return whole && stats.contains(key) ? stats[key] : ordered_json();
   };
-  const double elapsed = at(stats, "seconds") + s.added_ms / 1000;
+  const double elapsed = number_of(stats, "seconds") + s.added_ms / 1000;
   const std::string text = whole ? answer.value("text", std::string()) : std::string();
 
   ordered_json run{
@@ -131,7 +127,7 @@ ordered_json run_record(const RunSource& s) {
       {"quick", s.experiment.quick},
       {"timed", s.experiment.timed},
       {"paced", paced},
-      {"padded_payloads", at(stats, "pad_bytes_down") > 0},
+      {"padded_payloads", number_of(stats, "pad_bytes_down") > 0},
       {"synthetic_acceptance", arm.acceptance ? ordered_json(*arm.acceptance) : ordered_json()},
       {"seed", s.seed},
       {"repetition", s.trial.repetition},
@@ -150,10 +146,10 @@ ordered_json run_record(const RunSource& s) {
       {"seconds", whole ? ordered_json(elapsed) : ordered_json()},
       {"added_round_trip_ms", s.added_ms},
       {"tokens_per_second",
-       whole && elapsed > 0 ? ordered_json(at(stats, "tokens") / elapsed) : ordered_json()},
+       whole && elapsed > 0 ? ordered_json(number_of(stats, "tokens") / elapsed) : ordered_json()},
       {"predicted_tokens_per_second", predicted(s, stats)},
       {"time_to_first_token_s",
-       whole ? ordered_json(at(stats, "time_to_first_token_s") + s.added_ms / 1000)
+       whole ? ordered_json(number_of(stats, "time_to_first_token_s") + s.added_ms / 1000)
              : ordered_json()}};
   for (const char* key :
        {"cycles", "overlap", "tau", "target_calls", "drafted", "accepted", "streamed_tokens",

@@ -73,17 +73,7 @@ class TokenCounter {
   std::uint32_t count_ = 0;
 };
 
-const char* kind_name(LinkEvent::Kind kind) {
-  switch (kind) {
-    case LinkEvent::Kind::down:
-      return "down";
-    case LinkEvent::Kind::up:
-      return "up";
-    case LinkEvent::Kind::new_address:
-      return "new_address";
-  }
-  return "unknown";
-}
+constexpr const char* kEventKinds[] = {"down", "up", "new_address"};  // by LinkEvent::Kind
 
 // Time of the client's request on the trial's clock. The client reports the time to its first token
 // from its own start, at `started`, and from the request. Null without an answer.
@@ -400,7 +390,7 @@ Result<void> Testbed::follow(const Trial& trial, std::vector<Client>& clients,
   bool disturbed = false;
   const auto fire = [&](const LinkEvent& event) {
     disturbed = true;
-    events.push_back({{"kind", kind_name(event.kind)},
+    events.push_back({{"kind", kEventKinds[static_cast<std::size_t>(event.kind)]},
                       {"at_ms", 1000 * seconds(Clock::now() - start)},
                       {"duration_ms", 1000 * seconds(event.duration)}});
     return parts_.link->fire(event);
