@@ -45,10 +45,10 @@ void expect_bad(const RawGguf& file, const std::string& words) {
 TEST(GgufTest, ReadsMetadataAndTensorsInFileOrder) {
   const Bytes bytes = small_file().bytes();
   const auto file = GgufFile::parse(bytes).value();
-  EXPECT_EQ(file->architecture(), "test");
-  EXPECT_EQ(file->get_u32("count"), 7u);
-  EXPECT_EQ(file->get_f32s("numbers"), (std::vector<float>{1.5f, -2.0f}));
-  EXPECT_EQ(file->get_strings("texts"), (std::vector<std::string_view>{"a", "", "bc"}));
+  EXPECT_EQ(*file.architecture(), "test");
+  EXPECT_EQ(*file.get_u32("count"), 7u);
+  EXPECT_EQ(*file.get_f32s("numbers"), (std::vector<float>{1.5f, -2.0f}));
+  EXPECT_EQ(*file.get_strings("texts"), (std::vector<std::string_view>{"a", "", "bc"}));
   ASSERT_EQ(file.tensors().size(), 2u);
   const GgufTensor& matrix = file.tensors()[0];
   EXPECT_EQ(matrix.name, "matrix");
