@@ -17,7 +17,7 @@ struct PredictedRun {
   std::string drafter{};  // its name in the pace profile
   RunKind kind = RunKind::stream;
   RunModel::Shape shape{};      // overlap uses only its breadth
-  double acceptance = 0.0;      // of the drafter's likeliest token
+  double acceptance = 0.0;      // acceptance of the drafter's likeliest token
   std::uint32_t row_bytes = 0;  // per position, as sent
   std::uint32_t prompt_rows = 64;
   std::uint32_t tokens = 96;

@@ -22,14 +22,14 @@ layout(constant_id = 5) const bool HALVES = false;
 
 const uint kEights = kAttentionWorkgroup / kNeighbours;
 const uint kPairs = ROWS * HEADS;                     // row-major
-const uint kColumns = (HEAD_DIM + 3) / 4;             // of four elements, or two in the last
+const uint kColumns = (HEAD_DIM + 3) / 4;             // columns of four elements, or two
 const uint kGroups = kAttentionWorkgroup / kColumns;  // groups of lanes that share the slots of a
                                                       // step
 
 shared vec4 query[kPairs * kColumns];
 shared float weights[kPairs * kAttentionWorkgroup];
 shared float eights[kPairs * kEights];  // per eight neighbours
-shared float totals[kPairs];            // of weights, at the end
+shared float totals[kPairs];            // sums of weights, at the end
 shared uint slots[ROWS * kAttentionWorkgroup];
 
 bool is_cut(uint column) { return HEAD_DIM % 4 != 0 && column + 1 == kColumns; }

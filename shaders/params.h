@@ -55,7 +55,7 @@ const uint kNoToken = 0xFFFFFFFFu;
 struct EmbedParams {
   uint table_offset_bytes;
   uint row_bytes;
-  uint first_token;  // of the bound part of the table
+  uint first_token;  // first token of the bound part of the table
   uint token_count;
   uint cols;
   uint y_offset;
@@ -87,7 +87,7 @@ struct MatmulParams {
   uint x_stride;
   uint weight_offset;  // in bytes
   uint scale_offset;   // in float16 elements
-  uint row_bytes;      // of the weight, for types decoded one by one
+  uint row_bytes;      // row size of the weight, for types decoded one by one
   uint bias_offset;
   uint y_offset;
   uint y_stride;
@@ -192,7 +192,7 @@ struct GroupMeanParams {
 
 // Offsets and strides of candidates and of sums count pairs.
 struct TopKParams {
-  uint x_offset;  // of logits, or of candidates
+  uint x_offset;  // offset of logits or candidates
   uint x_stride;
   uint count;  // per row
   uint k;
@@ -200,15 +200,15 @@ struct TopKParams {
   uint y_stride;
   uint sums_offset;
   uint sums_stride;    // segments of a row's logits
-  uint totals_offset;  // of the last pass's sums, one per row
+  uint totals_offset;  // offset of the last pass's sums, one per row
 };
 
 // Offsets and strides of candidates count pairs.
 struct ArgmaxParams {
-  uint x_offset;  // of logits, or of candidates
+  uint x_offset;  // offset of logits or candidates
   uint x_stride;
   uint count;     // per row
-  uint y_offset;  // of candidates, or of tokens
+  uint y_offset;  // offset of candidates or tokens
 };
 
 #ifdef __cplusplus

@@ -55,7 +55,7 @@ def ranks(drafter: Medusa, target: Llama, row: Row) -> List[Node]:
     ids, first = torch.tensor(row.ids), len(row.parts()[0])
     feature = target(ids[None], head=False).feature[
         0, first - 1 : -2
-    ]  # of the token before each root
+    ]  # belongs to the token before each root
     behind = torch.cat((ids[first + 1 :], ids.new_full((len(drafter) - 1,), -1)))
     wanted = behind.unfold(0, len(drafter), 1)  # [root, head]
     logits = drafter.logits(target, feature)

@@ -24,7 +24,7 @@ import torch
 from checkpoint import llama_config_json, write_folder
 from model import LlamaConfig
 
-ALIGNMENT = 32  # of the tensors, if the file has no key
+ALIGNMENT = 32  # tensor alignment, if the file has no key
 NUMBERS = {
     0: "B",
     1: "b",

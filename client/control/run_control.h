@@ -30,8 +30,8 @@ struct TokenRate {
 struct RunKnowledge {
   static constexpr std::size_t kRanks = 8;
 
-  CostLine pass;  // of the target, by rows
-  CostLine step;  // of drafting, by nodes expanded
+  CostLine pass;  // target pass, by rows
+  CostLine step;  // drafting step, by nodes expanded
   // Count of target tokens by their rank in the drafter's proposals, and the total.
   std::array<double, kRanks> right{};
   double tried = 0.0;

@@ -24,7 +24,7 @@ struct ComputeDevice {
   std::optional<std::uint32_t> vulkan_index;  // absent for the CPU
   bool rounds_activations = false;            // a GPU option; takes memory
   bool keeps_f16 = false;                     // the GPU supports f16 keys and values
-  DType kv_type = DType::f32;                 // of drafters' keys and values
+  DType kv_type = DType::f32;                 // type of drafters' keys and values
 
   // True for a rasteriser, which runs Vulkan on the CPU.
   bool is_software() const { return kind == "software"; }

@@ -30,7 +30,7 @@ class FallbackDrafter final : public Drafter {
   struct Options {
     Maker first;
     Maker second;
-    std::function<void(const std::string& why)> on_failure;  // of the first device; called once
+    std::function<void(const std::string& why)> on_failure;  // called once, for the first device
     // Positions of the drafters; nothing is kept beyond them.
     std::uint32_t positions_max = std::numeric_limits<std::uint32_t>::max();
     std::shared_ptr<MemoryMeter> meter = nullptr;  // counts the kept activations

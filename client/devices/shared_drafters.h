@@ -31,7 +31,7 @@ class SharedDrafters {
   struct Options {
     Loader first;
     Loader second{};                                           // empty: none
-    std::function<void(const std::string& why)> on_failure{};  // of the first device; called once
+    std::function<void(const std::string& why)> on_failure{};  // called once, for the first device
     // Tokens per conversation that the drafters can hold.
     std::uint32_t positions_max = std::numeric_limits<std::uint32_t>::max();
   };

@@ -10,7 +10,7 @@ namespace edgedraft::client {
 // Cost of a drafting step, one level of a tree, on a device.
 struct StepTiming {
   double seconds;           // per level, averaged over a tree
-  double bytes_per_second;  // of the weights that a level reads
+  double bytes_per_second;  // rate of reading a level's weights
 };
 
 // Grows trees of made-up tokens and activations after a short prompt. Returns the median, without

@@ -21,7 +21,7 @@ struct TimingKey {
   std::string device;  // from its vendor
   std::string driver;
   std::string bundle;          // fingerprint in hexadecimal, and the drafting kinds
-  DType kv_type = DType::f32;  // of the caches
+  DType kv_type = DType::f32;  // type of the KV caches
   TreeShape tree;
 
   bool operator==(const TimingKey&) const = default;
@@ -55,12 +55,12 @@ class TimingCache {
 
 struct MeasuringOptions {
   const DrafterModel& drafter;
-  Digest fingerprint;  // of the bundle's file
+  Digest fingerprint;  // digest of the bundle's file
   std::string kinds;   // drafting kinds
   TreeShape tree;
   std::uint32_t threads;  // CPU threads
   TimingCache& cache;
-  std::shared_ptr<MemoryMeter> meter = nullptr;  // of the devices' memory
+  std::shared_ptr<MemoryMeter> meter = nullptr;  // meters the devices' memory
   // Use of earlier measurements.
   enum class Known : std::uint8_t { take, renew } known;
 };

@@ -95,7 +95,7 @@ class Engine {
     Order order = Order::none;
     std::vector<std::uint32_t> prompt;     // to answer
     std::optional<GenerationTerms> terms;  // terms of that answer; empty: the previous ones
-    Outcome outcome{std::nullopt};         // of the last order
+    Outcome outcome{std::nullopt};         // result of the last order
   };
 
   void wake(Slot& slot);

@@ -20,7 +20,7 @@ struct RequestInFlight {
   Instant rows_deadline{};  // drafting waits until then for the prompt's newest activations
   bool running = false;     // answered, and the server continues
 
-  std::uint32_t rows = 0;           // of the target's pass
+  std::uint32_t rows = 0;           // rows in the target's pass
   bool checked = false;             // the last tokens are to be checked, not kept
   std::uint32_t settled_count = 0;  // tokens that are final
 

@@ -32,7 +32,7 @@ struct GenerationParts {
   std::function<bool(std::uint32_t)> is_end;
   std::function<Instant()> now;
   std::function<void(const CycleRecord&)> on_cycle{};          // may be empty
-  std::function<void(const std::string& what)> on_decision{};  // of the controls; may be empty
+  std::function<void(const std::string& what)> on_decision{};  // control decisions; may be empty
   std::function<bool()> on_battery{};                          // empty: never on battery
   // True while turns run on the send grid, where `now` is frozen per step (SendGrid); may be empty.
   std::function<bool()> goes_by_steps{};

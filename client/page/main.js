@@ -25,7 +25,7 @@ let turns = [];
 let running = null; // AbortController
 
 const TITLE_CHARACTERS = 60;
-const RESUMES = 3; // of an interrupted stream
+const RESUMES = 3; // attempts to resume an interrupted stream
 const RESUMES_AFTER_MS = 500;
 const MARK = /<\/?private>/i; // as the endpoint reads it: in any case, and also alone
 

@@ -183,7 +183,7 @@ std::vector<MarkedPart> split_marks(std::string_view text) {
 
 UnmarkedText without_marks(std::string_view private_text) {
   UnmarkedText unmarked;
-  std::vector<std::size_t> begins;  // of open marks
+  std::vector<std::size_t> begins;  // start of each open mark
   std::size_t too_deep = 0;         // open marks beyond the depth limit
   std::size_t closed_end = 0;       // end of text closed by a mark without an opening one
   const auto add = [&unmarked](std::size_t begin) {

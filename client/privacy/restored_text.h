@@ -65,7 +65,7 @@ class RestoredText {
     bool tag_in_doubt = false;    // readers may disagree on where it ends, or see another tag in it
     int target_depth = 0;         // parentheses of a Markdown link's target; 0: none
     bool target_angled = false;   // it may be within <...>
-    bool in_definition = false;   // of a link, [name]: target
+    bool in_definition = false;   // inside a link definition, [name]: target
     bool definition_begun = false;  // the target has begun
     // Open brackets of a label that may select a definition, as in ![x] or [x][y]; 0: none.
     int label_depth = 0;

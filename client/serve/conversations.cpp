@@ -71,9 +71,9 @@ class Conversations::Place final : public GenerationObserver,
 
   // Only for the io_context's thread.
   std::unique_ptr<EngineConversation> conversation;
-  Ticket ticket = 0;  // of its answer; 0: idle
+  Ticket ticket = 0;  // ticket of its answer; 0: idle
   ConversationListener* listener = nullptr;
-  Prompt prompt;                      // of its answer
+  Prompt prompt;                      // prompt of its answer
   std::vector<std::uint32_t> tokens;  // held when idle, up to the first private one
   bool was_private = false;           // its last prompt was private
   std::shared_ptr<const PastAnswer> past;

@@ -78,7 +78,7 @@ class Arena {
     VkMemoryPropertyFlags wanted;
     VkMemoryPropertyFlags preferred;
     std::uint64_t block_bytes;    // 0: one block per allocation
-    std::uint64_t bytes_max = 0;  // of all blocks together; 0: no limit
+    std::uint64_t bytes_max = 0;  // total size of all blocks; 0: no limit
   };
   // `meter` counts the blocks.
   Arena(Device& device, std::shared_ptr<MemoryMeter> meter, const Kind& kind)
@@ -100,7 +100,7 @@ class Arena {
   std::shared_ptr<MemoryMeter> meter_;
   Kind kind_;
   std::list<Block> blocks_;
-  std::uint64_t bytes_ = 0;  // of all blocks
+  std::uint64_t bytes_ = 0;  // total size of all blocks
   std::function<void(const Block&)> on_release_;
 };
 

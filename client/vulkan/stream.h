@@ -62,7 +62,7 @@ class Stream {
   std::vector<Command> commands_;
   std::vector<std::uint32_t> call_;
   std::uint64_t result_bytes_ = 0;
-  std::uint64_t multiplications_ = 0;  // of the batch
+  std::uint64_t multiplications_ = 0;  // multiplications in the batch
   Timing timing_ = Timing::none;
   std::list<Recording> recordings_;  // most recently used first
   Recording* last_ = nullptr;

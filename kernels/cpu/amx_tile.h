@@ -116,9 +116,9 @@ struct alignas(kCacheLineBytes) TileRowNumbers {
 
 template <class W>
 struct alignas(kCacheLineBytes) TileScratch {
-  TileBlock<W> blocks[2][kTileChunkBlocks];  // of a chunk and of the next one
+  TileBlock<W> blocks[2][kTileChunkBlocks];  // blocks of this chunk and the next
   std::int32_t dots[kBlocksAScale][kTileRowsMax][kPartLanes];
-  TileRowNumbers<W> rows[2];  // of a tile of rows and of the previous one
+  TileRowNumbers<W> rows[2];  // rows of this tile and the previous one
   TileRowNumbers<W> no_rows;  // zeros
   float no_sums[kTileRowsMax * kPanelOutputs];
 };
@@ -298,7 +298,7 @@ void decode_groups(const TileSource<W>& from, std::size_t first, TileBlock<W>* t
 template <class W>
 struct TilePanel {
   const std::byte* panel;
-  std::size_t groups;  // of its blocks
+  std::size_t groups;  // groups in its blocks
   std::size_t first;   // row
   std::size_t rows;
   std::size_t tile_rows;

@@ -111,7 +111,7 @@ struct AskForChain {
 
 // The products of a chain's inputs, for some rows.
 struct Chain {
-  const std::byte* lines;  // of weights
+  const std::byte* lines;  // lines of weights
   const float* x;          // [inputs, rows]
   std::size_t inputs;
   bool is_first;  // no sums exist yet

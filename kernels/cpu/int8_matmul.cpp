@@ -30,7 +30,7 @@ struct Scratch {
 template <class Source>
 struct Piece {
   Source source;
-  std::size_t first_block;  // of the activations
+  std::size_t first_block;  // first block of the activations
   std::size_t block_count;
 };
 

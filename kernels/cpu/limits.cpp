@@ -139,7 +139,7 @@ std::size_t chains_on_tiles(std::size_t rounds, std::size_t bytes, float* sink,
   for (std::size_t tile = 0; tile < 8; ++tile) shapes.set(tile, kTileRowsMax, kTileRowBytesMax);
   alignas(64) std::int32_t totals[kTileRowsMax * kTileRowBytesMax / sizeof(std::int32_t)];
   {
-    const Tiles tiles(shapes);  // of zeros
+    const Tiles tiles(shapes);  // all zeros
     for (std::size_t round = 0; round < rounds; ++round) products();
     _tile_stored(0, totals, kTileRowBytesMax);
   }

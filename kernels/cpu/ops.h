@@ -87,7 +87,7 @@ constexpr std::size_t chain_count(std::size_t inputs) {
 // Item: a panel (packed.h) of outputs. Sums run over chains of inputs, for every row count and
 // instruction set.
 struct MatmulArgs {
-  const float* x;  // of interleave, [rows, inputs]
+  const float* x;  // output of interleave, [rows, inputs]
   DType type;      // f32, f16 or bf16
   const std::byte* panels;
   const float* bias;  // null: none
@@ -119,7 +119,7 @@ constexpr std::size_t split_cells(std::size_t rows, std::size_t cols) {
 // Item: an output column; work begins at multiples of 16. Products are exact and sums float32, in
 // one order for every row count; it differs from matmul's order.
 struct TileMatmulArgs {
-  const std::byte* x;       // of split, [rows, inputs]
+  const std::byte* x;       // output of split, [rows, inputs]
   const std::byte* weight;  // bfloat16, [outputs, inputs]
   const float* bias;        // null: none
   Rows y;                   // [rows, outputs]
@@ -146,7 +146,7 @@ constexpr std::size_t quantized_row_bytes(std::size_t cols) {
 // Item: a panel (packed.h) of outputs. Sums are exact over blocks of 32, then float32 in one order,
 // for every row count and instruction set.
 struct Int8MatmulArgs {
-  const std::byte* x;  // of quantize, [rows, inputs]
+  const std::byte* x;  // output of quantize, [rows, inputs]
   std::size_t x_stride;
   DType type;
   const std::byte* panels;
@@ -193,7 +193,7 @@ inline constexpr std::size_t kMaskWords = 4;  // 64 bits each
 struct AttentionArgs {
   ConstRows q;
   ConstCache keys;
-  ConstCache values;  // of the type of keys
+  ConstCache values;  // same type as keys
   Pages pages;
   std::size_t rows;
   std::size_t prefix;

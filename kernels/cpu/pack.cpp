@@ -17,7 +17,7 @@ std::uint32_t word(const std::byte* from) {
 
 // Destination of an output's bytes of a block.
 struct Place {
-  std::byte* header;  // of the panel, and of its block
+  std::byte* header;  // header of the panel and its block
   std::byte* block;
   std::size_t output;
   bool signed_bytes;

@@ -43,7 +43,7 @@ inline constexpr std::size_t kPanelLineBytes = 4 * kPanelOutputs;
 
 // Sizes of a run of blocks that share a header.
 struct PackedSizes {
-  std::size_t blocks;  // of 32 inputs, per header; 0: the type has no blocks
+  std::size_t blocks;  // blocks of 32 inputs per header; 0: the type has no blocks
   std::size_t header_bytes;
   std::size_t block_bytes;
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kOutputs = kTileRowsMax;
 constexpr std::size_t kRows = kSplitCellRows;
-constexpr std::size_t kCellRowBytes = kSplitCellInputs * 2;  // of an output's weights
+constexpr std::size_t kCellRowBytes = kSplitCellInputs * 2;  // weights of one output
 constexpr std::size_t kPartBytes = kSplitCellBytes / kSplitParts;
 static_assert(kCellRowBytes == kTileRowBytesMax && kPartBytes == kTileRowsMax * kTileRowBytesMax);
 

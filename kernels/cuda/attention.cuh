@@ -51,7 +51,7 @@ constexpr std::uint32_t tile_dims(std::uint32_t head_dim) {
 // several rows would process them in turn. So there each row has its own warp. Pieces that are
 // sections stay with one warp, since most of their splits are in the prefix.
 struct TileWork {
-  std::uint32_t pieces;         // of all slots
+  std::uint32_t pieces;         // pieces covering all slots
   std::uint32_t shared_pieces;  // the first of them, for all rows of a tile
   std::uint32_t block_pieces;   // shared pieces per block
   std::uint32_t shared_blocks;  // come first

@@ -43,7 +43,7 @@ __device__ HeadRows head_rows(const Cache& cache, std::uint32_t head, std::uint3
 
 // A lane's two queries, g and g + 8 of the tile.
 struct TwoQueries {
-  std::uint32_t rows[2];     // of the sequence
+  std::uint32_t rows[2];     // rows of the sequence
   std::uint32_t visible[2];  // slots; 0: no such query
 };
 

@@ -33,7 +33,7 @@ struct Form {
                                                       : 1;  // score columns, limited by registers
   // Pieces of four elements of a stage per thread.
   static constexpr std::uint32_t kLoads = kStageSlots * kDims / 4 / kThreads;
-  static constexpr std::uint32_t kParts = kDims / (4 * kWarp);  // of four dimensions per lane
+  static constexpr std::uint32_t kParts = kDims / (4 * kWarp);  // parts of four dimensions per lane
   static constexpr std::uint32_t kStride = kDims + 4;           // rows of different lanes are in
                                                                 // different banks
 
@@ -42,8 +42,8 @@ struct Form {
     float queries[kQueries][kStride];
     float tile[kStageSlots][kStride];
     float weights[kQueries][kSplitSlots];  // scores, then e^(score - largest); by rank in the split
-    float placed[kQueries][kStageSlots];   // of a tail stage's slots, or kNotThere
-    float totals[kChunk ? kQueries : 1][kStride];  // of the chunk's splits so far
+    float placed[kQueries][kStageSlots];   // weights of a tail stage's slots, or kNotThere
+    float totals[kChunk ? kQueries : 1][kStride];  // totals over the chunk's splits so far
     std::uint32_t visible[kQueries];               // total slots visible to a query
     // Per tail stage: its slots visible to a query, and the rank of the first of them.
     std::uint32_t seen[kQueries][kTailStages];
@@ -63,7 +63,7 @@ struct Form {
 struct Place {
   std::uint32_t kv_head;
   std::uint32_t pages_at;     // in the table
-  std::uint32_t first_query;  // of the sequence, counted over rows and the heads of a group
+  std::uint32_t first_query;  // index within the sequence, over rows and the heads of a group
   std::uint32_t query_count;
   std::uint32_t prefix;
   std::uint32_t begin;  // ranks of the split

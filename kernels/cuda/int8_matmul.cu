@@ -29,7 +29,7 @@ __host__ __device__ constexpr Tuning tuning(DType type, std::uint32_t column_til
 // A group's activations in the rows of one column tile.
 struct Activations {
   uint4 words[2];   // row g: fragments b of four blocks
-  float scales[2];  // of rows 2 t, 2 t + 1, in units of the weights
+  float scales[2];  // scales of rows 2 t and 2 t + 1, in units of the weights
   float4 sums[2];   // per block of these rows, for minimums
 };
 

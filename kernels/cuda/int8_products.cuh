@@ -15,7 +15,7 @@ cudaError_t narrow_int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream);
 
 namespace int8_detail {
 
-inline constexpr std::uint32_t kBlocks = 4;  // of 32 inputs per group
+inline constexpr std::uint32_t kBlocks = 4;  // blocks of 32 inputs per group
 
 // Int8 sums start at the bits of the float 1.5 * 2^23, whose last bit is worth 1. Their bits are
 // then a float that exceeds the sum by exactly this value. The exponent stays the same for sums
@@ -75,7 +75,7 @@ struct Weights {
 
   uint4 numbers[kNumberWords];
   std::uint32_t rest[kRestWords > 0 ? kRestWords : 1];
-  std::uint32_t scales[kScaleWords];  // of block t
+  std::uint32_t scales[kScaleWords];  // scales of block t
   std::uint32_t factors[kFactorWords > 0 ? kFactorWords : 1];
 
   __device__ void load(const PackedTile& tile, std::uint32_t group, std::uint32_t lane) {

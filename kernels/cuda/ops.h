@@ -256,12 +256,12 @@ struct RopeArgs {
 // buffer.
 struct StorePart {
   ConstRows x;         // [rows, cols]
-  std::byte* data;     // of the cache
-  std::size_t stride;  // of the cache, elements between rows
+  std::byte* data;     // start of the cache
+  std::size_t stride;  // elements between rows of the cache
 };
 struct StoreArgs {
   StorePart part;
-  DType type;  // of the cache
+  DType type;  // type of the cache
   const std::uint32_t* places;
   std::uint32_t rows;
   std::uint32_t cols;
@@ -276,7 +276,7 @@ struct RopeStoreArgs {
   StorePart keys;
   StorePart values;
   std::uint32_t kv_cols;
-  DType type;  // of the caches
+  DType type;  // type of the caches
   const std::uint32_t* positions;
   const std::uint32_t* places;
   ConstRows cos_sin;
@@ -402,7 +402,7 @@ constexpr std::uint32_t attention_rows_max(std::uint32_t prefix, std::uint32_t t
 // Table words for these parts.
 std::size_t attention_table_words(const AttentionPart* parts, std::size_t count);
 struct AttentionLimits {
-  std::size_t block_bytes;  // of shared memory
+  std::size_t block_bytes;  // bytes of shared memory
   // True if there are kernels with matrix instructions; their results differ in bits from the
   // others'.
   bool tiles;

@@ -31,7 +31,7 @@ __device__ inline std::uint32_t thread_now() {
 // A warp has 32 outputs of 32 rows: fragments c (mma.cuh) of two tiles of 16 outputs by four column
 // tiles of 8 rows.
 using WarpSums = float[2][4][4];
-inline constexpr std::uint32_t kWarpNumbers = 32;  // of these, per lane
+inline constexpr std::uint32_t kWarpNumbers = 32;  // elements per lane
 
 template <std::uint32_t kTheOutputs, std::uint32_t kTheRows>
 struct WideTile {
@@ -67,7 +67,7 @@ struct WideJob {
 // The parts of the inputs in a block's order. Groups advance in step: `lead` is the first one's.
 template <class Tile>
 struct PartWalk {
-  std::uint32_t count;  // of parts
+  std::uint32_t count;  // number of parts
   std::uint32_t slice = 0;
   std::uint32_t lead = 0;
 

@@ -49,7 +49,7 @@ struct RestDelay {
 struct CompetingFlow {
   std::uint64_t queue_bytes = 0;  // at its maximum; half of it after a loss
   Duration period{0};             // from loss to loss
-  double share = 1;               // of time with the flow active, in spells of ten periods
+  double share = 1;               // fraction of time with the flow active, in spells of ten periods
 };
 
 // Delivery opportunities of 1,500 bytes each, as in mahimahi's traces.

@@ -32,9 +32,9 @@ struct Arm {
   Place place{};
   std::string bundle;                    // below the experiment's models
   std::string tree;                      // empty: the client's default
-  std::optional<RunModel::Shape> shape;  // of `tree`
+  std::optional<RunModel::Shape> shape;  // shape of `tree`
   std::optional<std::uint32_t> chain;
-  std::string hold = "lockstep";             // of a split arm: as of `edgedraft run`
+  std::string hold = "lockstep";             // split arms only: values as for `edgedraft run`
   std::string server_drafter;                // a drafter kind without weights that the server runs
   std::optional<double> acceptance;          // synthetic
   std::optional<std::uint32_t> deadline_ms;  // unset: the experiment's, if it can continue offline
@@ -76,7 +76,7 @@ struct Published {
 
 struct Experiment {
   std::filesystem::path file;
-  std::string text;  // of the file, for its hash
+  std::string text;  // text of the file, for its hash
   std::string name;
   std::string title;
   std::string description;
@@ -95,7 +95,7 @@ struct Experiment {
   std::uint32_t max_tokens = 128;
   double temperature = 0;
   std::uint32_t deadline_ms = 3000;
-  std::string congestion_control;         // of every network; empty: its profile's
+  std::string congestion_control;         // overrides every network's; empty: its profile's
   bool padded_payloads = true;            // activations of the paced model's size
   std::vector<std::uint32_t> clients{1};  // at the same time
   std::vector<std::optional<std::uint32_t>> offline_after{{}};  // nullopt: no cut

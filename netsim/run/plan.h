@@ -13,7 +13,7 @@ namespace edgedraft::netsim {
 // One answer, or one per client at once.
 struct Trial {
   std::size_t arm;     // index into the experiment's
-  std::size_t prompt;  // of the first client; the others take the following ones
+  std::size_t prompt;  // prompt of the first client; the others take the following ones
   std::uint32_t repetition = 0;
   std::uint32_t clients = 1;
   std::optional<std::uint32_t> offline_after;

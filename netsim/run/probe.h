@@ -21,7 +21,7 @@ struct ProbeOptions {
 
 struct ProbeResult {
   std::vector<double> round_trips_ms;
-  double up_bits_per_second = 0;  // of IP packets; 0: not measured, or no data arrived
+  double up_bits_per_second = 0;  // rate of IP packets; 0: not measured, or no data arrived
   double down_bits_per_second = 0;
 };
 

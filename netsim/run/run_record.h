@@ -24,7 +24,7 @@ struct RunSource {
   std::string answer;             // the client's JSON
   std::string cycles;             // its file of cycles
   double added_ms;                // round trip charged to an arm beside the server
-  std::uint32_t late_passes = 0;  // of the trial, reported with its first client
+  std::uint32_t late_passes = 0;  // trial total, reported with its first client
   nlohmann::ordered_json events;
   std::string failure{};
 };

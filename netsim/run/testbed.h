@@ -22,7 +22,7 @@ namespace edgedraft::netsim {
 struct TrialOutcome {
   std::vector<nlohmann::ordered_json> runs;
   std::vector<nlohmann::ordered_json> cycles;
-  std::optional<std::string> failure;  // of a client, in its own words
+  std::optional<std::string> failure;  // a client's own error message
 };
 
 // A link with a server at one end, and clients started on demand at the other.

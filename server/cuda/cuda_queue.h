@@ -94,7 +94,7 @@ class CudaQueue {
   struct Launch {
     cudaError_t (*run)(Launcher, const std::byte*, cudaStream_t);
     Launcher launcher;
-    std::size_t bytes_count;  // of the arguments, which follow
+    std::size_t bytes_count;  // bytes of the arguments, which follow
   };
   // Launches with their arguments, back to back.
   using List = std::vector<std::byte>;

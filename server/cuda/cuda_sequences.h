@@ -61,7 +61,7 @@ class CudaSequences {
   std::vector<cuda::AttentionPart> parts_;
   std::uint32_t rows_ = 0;
   std::size_t words_ = 0;        // table words besides those for rows
-  std::size_t floats_left_ = 0;  // of scratch
+  std::size_t floats_left_ = 0;  // floats left in scratch
 };
 
 }  // namespace edgedraft::server

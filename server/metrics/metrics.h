@@ -118,7 +118,7 @@ struct Metrics {
 
   // Requests.
   Gauge requests_open;     // waiting or running
-  Gauge requests_running;  // of these, in the current pass
+  Gauge requests_running;  // requests in the current pass
   Gauge requests_paused;   // and those paused by their clients (unread or without credit)
   Gauge requests_held;     // and those waiting for hints
   Counter prompt_tokens;
@@ -146,8 +146,8 @@ struct Metrics {
   // Sessions and their keys and values.
   Gauge sessions;
   Gauge sessions_max;
-  Gauge kv_bytes;          // of pages in use
-  Gauge kv_bytes_max;      // of the pool
+  Gauge kv_bytes;          // size of pages in use
+  Gauge kv_bytes_max;      // size of the pool
   Gauge kv_tokens_reused;  // prompt tokens served from the prefix cache, since the start
   Gauge prompts_waiting;   // for memory
   Gauge evicted_sessions;  // since the start

@@ -42,7 +42,7 @@ struct Client {
   std::uint64_t connection_id;
   std::shared_ptr<Replies> reply;
   wire::SessionId session;
-  std::string identity;                   // of the signed-in client; only that identity may resume
+  std::string identity;                   // the signed-in client's; only that identity may resume
                                           // the session
   Tap* tap;                               // null if the drafter needs none
   wire::Codec codec = wire::Codec::gzip;  // for a prompt's activations

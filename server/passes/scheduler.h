@@ -99,7 +99,7 @@ class Scheduler {
   std::list<Event> events_;
   std::map<std::uint64_t, WaitingHints> waiting_hints_;  // by connection
   std::size_t request_count_ = 0;                        // without an answer
-  std::size_t paused_count_ = 0;                         // of these, as of the last step
+  std::size_t paused_count_ = 0;                         // paused requests, as of the last step
   bool stopping_ = false;
   bool ended_ = false;
   std::condition_variable end_;

@@ -104,7 +104,7 @@ class ProbingProposer final : public SessionProposer {
   struct Asked {
     std::uint64_t id;
     std::uint32_t root;  // token
-    std::size_t count;   // of the answer's tokens
+    std::size_t count;   // number of answer tokens
   };
 
   void take_answer(const TargetSession& session);

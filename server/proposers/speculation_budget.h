@@ -36,7 +36,7 @@ class SpeculationBudget {
   struct Tree {
     std::uint32_t rows = 1;  // root included
     double tokens = 1.0;     // gained, the target's own included
-    double seconds = 0.0;    // of drafting
+    double seconds = 0.0;    // time spent drafting
   };
   // The best known tree, a root alone if no tree pays; empty until enough were seen.
   std::optional<Tree> expected_tree(std::uint32_t sessions) const;

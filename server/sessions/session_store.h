@@ -29,7 +29,7 @@ Error too_little_kv_memory(std::uint32_t context_count, std::uint64_t session_by
 // A client's sequence on the target. It outlives its connection, so that the client can resume it.
 struct Session {
   TargetSession target;
-  std::string identity;         // of the signed-in client; only that identity may resume it
+  std::string identity;         // the signed-in client's; only that identity may resume it
   std::uint64_t connection_id;  // 0: unbound
   Instant used;
   Instant rows_sent{};                          // when the last activations of its prompt were sent
@@ -45,7 +45,7 @@ struct SessionParts {
   Decoder& decoder;  // must outlive the sessions
   std::uint32_t context_count;
   std::function<bool(std::uint32_t)> is_end;
-  DType kv_type = DType::f32;  // of the cache
+  DType kv_type = DType::f32;  // type of the cache
   // Vocabulary for constraints; null: constraints are refused.
   std::shared_ptr<const TokenTexts> texts{};
 };

@@ -34,7 +34,7 @@ struct PrefillRequest {
 };
 
 struct PrefillOutcome {
-  std::uint32_t accepted_count = 0;  // of the provisional tokens
+  std::uint32_t accepted_count = 0;  // provisional tokens accepted
   std::uint32_t next = 0;
   Finish finish = Finish::none;
 };
@@ -228,7 +228,7 @@ class TargetSession {
   std::function<bool(std::uint32_t)> is_end_;
   KvCache cache_;
   std::vector<std::uint32_t> tokens_;
-  std::uint32_t given_count_ = 0;  // of tokens_; the rest were chosen by the target
+  std::uint32_t given_count_ = 0;  // leading tokens_ given by the client; the target chose the rest
   std::optional<Hashed> hashed_;   // last result of hash_of(), while its tokens stand
   Sampler sampler_{SamplingParams{}};
   std::shared_ptr<ConstraintFilter> filter_;

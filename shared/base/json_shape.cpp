@@ -12,7 +12,7 @@ constexpr std::size_t kNumbersAnElement = 4;
 
 bool stays_within(std::string_view json, std::size_t members_max, std::size_t members_all_max,
                   std::size_t numbers_max) {
-  std::array<std::size_t, kJsonDepthMax + 1> members{};  // of the open object at each depth
+  std::array<std::size_t, kJsonDepthMax + 1> members{};  // members of each open object
   std::array<bool, kJsonDepthMax + 1> is_array{};        // by depth
   std::size_t numbers = 0;  // array elements; a non-number counts as several
   char last = ' ';          // last non-blank character

@@ -13,7 +13,7 @@ namespace edgedraft {
 
 // Limits for grammars from untrusted clients.
 inline constexpr std::size_t kGrammarElementsMax = 64u << 10;
-inline constexpr std::size_t kGrammarDepthMax = 64;  // of parentheses
+inline constexpr std::size_t kGrammarDepthMax = 64;  // nesting of parentheses
 
 using ByteSet = std::bitset<256>;
 
@@ -24,7 +24,7 @@ class Grammar {
  public:
   struct Element {
     bool is_rule;
-    std::uint32_t index;  // of rules() or byte_sets()
+    std::uint32_t index;  // index into rules() or byte_sets()
   };
   using Sequence = std::vector<Element>;
   // Per rule: its alternatives, as indices of sequences().

@@ -34,7 +34,7 @@ class GrammarAutomaton {
   static constexpr std::size_t kStatesMax = 8192;
   static constexpr std::size_t kFramesMax = 1u << 16;
   static constexpr std::size_t kFramesAStateMax = 1u << 14;
-  static constexpr std::size_t kHeldFramesMax = 1u << 22;  // of all states
+  static constexpr std::size_t kHeldFramesMax = 1u << 22;  // total over all states
   static constexpr std::uint32_t kDepthMax = 512;
   static constexpr std::uint64_t kStepsMax = 1u << 22;  // a few tenths of a second
 

@@ -31,7 +31,7 @@ struct CheckpointInput {
   const DecoderConfig& target;
   const SafetensorsModel& checkpoint;
   const nlohmann::json& config;  // read_drafter_config()
-  DType type;                    // of the drafter's own matrices
+  DType type;                    // type of the drafter's own matrices
 };
 // Plans the bundle of a checkpoint's folder. `add` checks the checkpoint and adds its tensors and
 // metadata, except the sizes of its target.
@@ -53,7 +53,7 @@ Result<void> check_made_for(
 Result<std::uint32_t> rows_of(const SafetensorsModel& checkpoint, const std::string& name);
 
 struct LayerInference {
-  std::string prefix;  // of the layer's tensors
+  std::string prefix;  // name prefix of the layer's tensors
   std::uint32_t dim;
   std::uint32_t head_dim;
   float rms_epsilon;

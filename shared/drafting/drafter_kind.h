@@ -28,9 +28,9 @@ struct TargetSizes {
 
 // Properties of a drafter for both sides and the user.
 struct DrafterFacts {
-  std::uint32_t vocabulary_count = 0;  // of the target's tokenizer
+  std::uint32_t vocabulary_count = 0;  // size of the target's vocabulary
   std::uint32_t context_count = 0;     // maximum tokens
-  std::uint64_t step_bytes = 0;        // of weights read per tree level
+  std::uint64_t step_bytes = 0;        // weight bytes read per tree level
   // Names the activations that it needs and their layout; both sides only compare it. Empty for a
   // drafter that only needs tokens.
   std::string tap{};
@@ -77,7 +77,7 @@ class DrafterModel {
 struct BundleSource {
   const GgufFile& target;
   std::filesystem::path drafter;  // a checkpoint's directory or a GGUF file
-  std::optional<DType> type{};    // of the drafter's own matrices; absent: convert_model's choice
+  std::optional<DType> type{};    // drafter's own matrices; absent: convert_model's choice
 };
 
 // A kind of drafter: how to recognise, read and make its bundle. kinds.h lists all kinds.

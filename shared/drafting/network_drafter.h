@@ -79,7 +79,7 @@ class NetworkDrafter : public Drafter {
   std::shared_ptr<const void> rows_owner_;
   std::vector<float> columns_;  // logits of a reduced vocabulary, before scattering
   std::vector<float> logits_;
-  HeldMemory logits_held_;  // of these two
+  HeldMemory logits_held_;  // memory of these two
 };
 
 // Drafter of a network that only needs tokens.

@@ -50,8 +50,8 @@ struct RunModel {
 struct RunForecast {
   double seconds = 0.0;  // per token, with a share of prompt and setup
   double passes = 0.0;   // per token
-  double rows = 0.0;     // of the target, per token
-  double steps = 0.0;    // of drafting, per token
+  double rows = 0.0;     // target rows per token
+  double steps = 0.0;    // drafting steps per token
 };
 
 // Mean over `answers` answers of `tokens` tokens.

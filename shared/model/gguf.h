@@ -38,7 +38,7 @@ enum class GgufType : std::uint32_t {
 // One checked metadata value, in the file's memory.
 struct GgufValue {
   GgufType type;          // array for arrays
-  GgufType element_type;  // of an array; else equal to `type`
+  GgufType element_type;  // element type of an array; else equal to `type`
   std::uint64_t count;    // elements of an array; else 1
   ByteView bytes;         // elements as stored in the file
 };

@@ -43,7 +43,7 @@ std::uint64_t aligned(std::uint64_t count) {
 
 struct Header {
   Bytes bytes;
-  std::uint64_t fingerprint_offset = 0;  // of its 64 digits
+  std::uint64_t fingerprint_offset = 0;  // offset of its 64 digits
 };
 
 Header make_header(const GgufMetadata& metadata, std::span<const GgufTensorInfo> tensors) {

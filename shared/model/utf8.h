@@ -23,7 +23,7 @@ struct Utf8Front {
     invalid,     // not the start of any character
   };
   Kind kind;
-  std::size_t byte_count;  // of the character, or of the bytes that one U+FFFD replaces
+  std::size_t byte_count;  // size of the character, or of the bytes that one U+FFFD replaces
 };
 
 // Source    Unicode 15, table 3-7 and "U+FFFD substitution of maximal subparts"

@@ -528,10 +528,10 @@ class TlsLink final : public ClientLink {
   Instant sent_{};           // time when the request in flight was handed to the socket
   bool sent_known_ = false;  // sent_ is set
   std::uint32_t welcome_count_ = 0;
-  Instant welcomed_at_{};         // of the last connection
+  Instant welcomed_at_{};         // time of the last welcome
   bool brought_verdict_ = false;  // the last connection did
   std::uint32_t resumed_count_ = 0;
-  LinkStats past_;  // of earlier connections
+  LinkStats past_;  // totals of earlier connections
   std::atomic<bool> backed_up_ = false;
 
   mutable std::mutex mutex_;  // guards the members below
@@ -542,7 +542,7 @@ class TlsLink final : public ClientLink {
   // come once per prompt. Only the last unreported connection is kept.
   std::deque<Result<ClientEvent>> events_;
   std::uint64_t cancels_sent_ = 0;  // by the caller
-  std::uint64_t cancels_done_ = 0;  // of those, handled by the link's thread
+  std::uint64_t cancels_done_ = 0;  // cancels handled by the link's thread
   std::optional<Error> final_error_;
   bool can_try_again_ = false;
   LinkStats stats_;

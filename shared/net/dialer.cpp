@@ -79,7 +79,7 @@ struct Race {
   Signal changed;
   std::optional<std::size_t> winner;
   std::size_t failed_count = 0;
-  boost::system::error_code error = asio::error::host_not_found;  // of the last attempt
+  boost::system::error_code error = asio::error::host_not_found;  // error of the last attempt
 };
 
 // Disables Nagle's algorithm: a draft must not wait for acknowledgements. Also bounds unsent data

@@ -59,7 +59,7 @@ class Dialer {
   NameResolver resolver_;
   std::string host_;
   std::string port_;
-  std::optional<boost::asio::ip::tcp::endpoint> last_;  // of the last connection
+  std::optional<boost::asio::ip::tcp::endpoint> last_;  // endpoint of the last connection
   bool is_kept_ = false;
 };
 

@@ -112,8 +112,8 @@ struct ReplyHandle::Target {
   std::mutex mutex;
   Connection* connection;  // cleared on its strand when it ends
   Backlog verdicts{kBacklogFull};
-  Backlog bytes{kBacklogBytesFull};   // of a run's activations
-  Backlog chunks{kChunkBacklogFull};  // of a prompt's
+  Backlog bytes{kBacklogBytesFull};   // a run's activations
+  Backlog chunks{kChunkBacklogFull};  // a prompt's activations
 
   Connection* get() {
     const std::scoped_lock lock(mutex);

@@ -194,7 +194,7 @@ Result<void> ClientProtocol::on_verdict(wire::Verdict verdict) {
 
 Result<void> ClientProtocol::on_activations(wire::Activations& chunk) {
   if (chunk.round < missing_.round || chunk.round <= cancelled_round_) {
-    return boost::system::in_place_value;  // of a cancelled prompt
+    return boost::system::in_place_value;  // activations of a cancelled prompt
   }
   const auto of_run = is_of_run(chunk);
   if (!of_run) return of_run.error();

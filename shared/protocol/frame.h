@@ -52,7 +52,7 @@ class FrameReader {
  private:
   std::uint32_t payload_bytes_max_;
   Bytes buffer_;
-  std::size_t offset_ = 0;  // of the first unread byte
+  std::size_t offset_ = 0;  // offset of the first unread byte
 };
 
 }  // namespace edgedraft

@@ -51,7 +51,7 @@ std::vector<HintNode> complete_hints(const DraftTree& tree) {
 DraftTree tree_of(std::span<const HintNode> hints, std::uint32_t depth_max,
                   std::uint32_t vocabulary_count) {
   DraftTree tree;
-  std::vector<std::uint32_t> depths{0};  // of rows
+  std::vector<std::uint32_t> depths{0};  // depth of each row
   std::vector<std::optional<std::uint32_t>> row_of;
   for (const auto& [token, distance, score] : hints) {
     const auto parent = distance == 0 ? 0 : row_of[row_of.size() - distance];

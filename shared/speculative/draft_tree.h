@@ -15,7 +15,7 @@ namespace edgedraft {
 struct DraftNode {
   std::uint32_t token = 0;
   std::uint32_t parent = 0;  // row; 0 is the root
-  Score score = 0.0f;        // of its path, from the drafter
+  Score score = 0.0f;        // score of its path, from the drafter
 
   bool operator==(const DraftNode& other) const {
     return token == other.token && parent == other.parent;

@@ -184,7 +184,7 @@ class TreeGrowth {
   // Its id is the row that its children name as parent.
   struct Candidate : DraftNode {
     std::uint32_t depth;
-    float log_prob;  // of the token, given its parent
+    float log_prob;  // log probability of the token, given its parent
     std::uint32_t row = kNoRow;
     bool expanded = false;
     bool is_whole = false;  // part of a complete tree whose drafter limited the depth

@@ -11,7 +11,7 @@ namespace edgedraft {
 inline constexpr std::size_t kStopsMax = 16;
 inline constexpr std::size_t kStopBytesMax = 256;
 inline constexpr std::size_t kBiasesMax = 1024;
-inline constexpr float kBiasMax = 1000.0f;  // of a bias or penalty, either way
+inline constexpr float kBiasMax = 1000.0f;  // limit on the magnitude of a bias or penalty
 inline constexpr std::size_t kGrammarBytesMax = 64u << 10;
 
 // Constraints on an answer, besides sampling. They depend only on the answer's tokens so far, so an

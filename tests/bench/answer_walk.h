@@ -58,7 +58,7 @@ Result<TargetSession> answer_plainly(ModelHost& host, const std::vector<std::uin
 struct WalkedAnswer {
   std::vector<std::uint32_t> tokens;  // starting with the prompt's
   std::uint32_t prompt_count;
-  std::vector<float> rows;  // of all tokens but the last; empty without a tap
+  std::vector<float> rows;  // rows of all tokens but the last; empty without a tap
 };
 Result<WalkedAnswer> walked_answer(const TargetSession& session, std::uint32_t prompt_count,
                                    Tap* tap);

@@ -37,7 +37,7 @@ struct ArmOptions {
   float temperature = 0.0f;
   std::uint64_t seed = 0;
   std::uint32_t threads = 0;
-  std::string device = "cpu";  // of the drafters
+  std::string device = "cpu";  // device of the drafters
   std::string features = "auto";
 
   SamplingParams sampling() const { return {.temperature = temperature, .seed = seed}; }

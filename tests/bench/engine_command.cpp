@@ -168,7 +168,7 @@ struct Turn {
 
 struct Times {
   std::vector<double> seconds;
-  std::vector<double> peer_seconds;  // of another engine, if any
+  std::vector<double> peer_seconds;  // times of another engine, if any
   std::vector<Turn> turns;
 
   double best() const { return *std::min_element(seconds.begin(), seconds.end()); }

@@ -88,7 +88,7 @@ struct FiguresPerToken {
   double passes = 0.0;
   double rows = 0.0;
   double hints = 0.0;
-  double listener_speed = 0.0;  // of a device that drafts nothing, tokens per second
+  double listener_speed = 0.0;  // tokens per second of a device that drafts nothing
 };
 
 using Runs = std::vector<FiguresPerToken>;  // by seed

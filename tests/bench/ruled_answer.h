@@ -15,7 +15,7 @@ using namespace server;
 
 struct RuledAnswerRequest {
   std::span<const std::uint32_t> prompt;
-  Tap* tap;  // of the drafter, may be null
+  Tap* tap;  // the drafter's tap; may be null
   Drafter& drafter;
   TreeShape tree;
   std::uint32_t tokens_max;
@@ -30,7 +30,7 @@ struct RuledAnswer {
   std::vector<std::uint32_t> tokens;
   std::uint32_t cycles = 0;
   std::uint32_t cycle_tokens = 0;
-  std::uint32_t rows = 0;  // of all passes
+  std::uint32_t rows = 0;  // rows of all passes
   // Summed over the cycles' tokens: the total variation between the distribution by which each was
   // accepted, given the text before it, and the target's.
   double total_variation = 0.0;

@@ -384,7 +384,7 @@ class Device final : public TargetLink, GenerationObserver {
   Instant got_{};
   bool first_ = true;
   bool done_ = false;
-  std::uint64_t bytes_up_ = 0;  // of the answer so far
+  std::uint64_t bytes_up_ = 0;  // bytes sent for the answer so far
   std::uint64_t bytes_down_ = 0;
   std::binary_semaphore turn_{0};
   std::binary_semaphore back_{0};

@@ -85,7 +85,7 @@ struct ServingResult {
   std::uint64_t passes = 0;
   std::uint64_t rows = 0;
   double seconds = 0.0;
-  double busy_seconds = 0.0;                 // of the server
+  double busy_seconds = 0.0;                 // server's busy time
   std::vector<double> first_token_seconds;   // per answer that began in the measured time
   std::vector<double> gap_seconds;           // between consecutive deliveries to a device
   std::vector<double> answer_seconds;        // per answer that ended in the measured time

@@ -80,7 +80,7 @@ TEST_F(ControlTokenTest, AddsBosTokenThatModelRequiresAndTemplateOmits) {
   struct Case {
     const char* chat_template;
     bool adds;
-    std::ptrdiff_t count;  // of the BOS token
+    std::ptrdiff_t count;  // occurrences of the BOS token
   };
   constexpr char kZephyr[] = "{{ '<|user|>\n' + messages[0].content + '<|end|>' }}";
   constexpr char kLlama3[] = "{{ bos_token + messages[0].content + '<|end|>' }}";

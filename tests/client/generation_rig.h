@@ -100,7 +100,7 @@ class GenerationRig {
 
   Options options_;
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  std::vector<std::unique_ptr<Backend>> devices_;  // of drafters that may fall back
+  std::vector<std::unique_ptr<Backend>> devices_;  // devices of drafters that may fall back
   ToyDecoder toy_{6};
   ToyDrafters drafters_{options_.drafter, toy_, *backend_, options_.drafter_context};
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, kRigContext, drafters_.states()};

@@ -27,7 +27,7 @@ struct Measured {
   Duration pass;
   Duration row;
   Duration step;
-  std::uint32_t rank;  // of the target's tokens in the drafter's order
+  std::uint32_t rank;  // rank of the target's tokens in the drafter's order
 };
 
 TokenRate& rate(RunKnowledge& known, RunKind kind) {

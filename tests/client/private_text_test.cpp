@@ -543,7 +543,7 @@ TEST(LocalTextsTest, EvictsOldestFingerprints) {
   LocalTexts texts;
   texts.add("Once there was a little girl named Ann.");
   texts.add("Her ball was red and very old.");
-  std::string more;  // of letters that are words by themselves
+  std::string more;  // letters that are words by themselves
   Random random(1);
   for (std::size_t i = 0; i + 1 < LocalTexts::kFingerprintsMax; ++i) {
     const auto letter = static_cast<std::uint32_t>(0x4e00 + random.below(20'000));

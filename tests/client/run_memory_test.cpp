@@ -89,7 +89,7 @@ TEST_F(RunMemoryTest, IgnoresImpossibleValues) {
   ASSERT_TRUE(RunMemory(file_).put(kKey, some_knowledge()));
   nlohmann::json json = stored();
   auto& run = json["runs"][0];
-  run["right"][0] = 101;  // of 100
+  run["right"][0] = 101;  // exceeds 100
   run["round_trip"] = -1;
   run["pass"][2] = -5;
   run["rates"][0] = {1, 1e30};
@@ -110,7 +110,7 @@ TEST_F(RunMemoryTest, IgnoresImpossibleValues) {
 
 TEST_F(RunMemoryTest, IgnoresMoreRightGuessesThanTokens) {
   RunKnowledge known = some_knowledge();
-  known.right.fill(100);  // of 100, each
+  known.right.fill(100);  // 100 of 100 in each
   ASSERT_TRUE(RunMemory(file_).put(kKey, known));
   const auto found = RunMemory(file_).find(kKey);
   ASSERT_TRUE(found);

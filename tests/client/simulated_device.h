@@ -71,7 +71,7 @@ class SimulatedDevice {
     Duration end;
   };
   struct Options {
-    std::vector<Outage> outages{};  // of all links
+    std::vector<Outage> outages{};  // outages of all links
     std::uint16_t pad_tick_ms = 0;  // 0: links are not padded
     std::optional<Hold> hold = Hold::none;
     Duration one_way = std::chrono::milliseconds(15);
@@ -85,7 +85,7 @@ class SimulatedDevice {
     // Time of the first conversation's drafter per token or tree level.
     Duration first_draft_step = kDraftStep;
     Duration others_draft_step = kDraftStep;
-    RunKnowledge known{};  // of the conversations, at their start
+    RunKnowledge known{};  // knowledge at the start of each conversation
   };
   explicit SimulatedDevice(const Options& options);
   ~SimulatedDevice();
@@ -100,7 +100,7 @@ class SimulatedDevice {
     std::vector<std::uint32_t> prompt;
     GenerationTerms terms;
     GenerationObserver* observer = nullptr;  // may be null
-    Duration extra{};                        // of its first turn, besides drafting
+    Duration extra{};                        // extra time of its first turn, besides drafting
     std::function<void()> on_over{};         // may be empty
   };
   void ask(Instant when, Ask ask);

@@ -72,7 +72,7 @@ class ToyDrafters {
   ToyDrafter kind_;
   ToyDecoder target_;
   std::uint32_t context_count_;
-  std::shared_ptr<TensorPool> pool_;  // of the model, which may also use the target's
+  std::shared_ptr<TensorPool> pool_;  // tensors of the model, which may also use the target's
   std::unique_ptr<DrafterModel> model_;
   std::unique_ptr<Tap> tap_;
 };

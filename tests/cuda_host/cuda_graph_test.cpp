@@ -202,7 +202,7 @@ TEST(CudaGraphTest, FailedGraphFallsBackToPlainLaunches) {
   Rig plain(with_graphs(false));
   passes(plain, 0, 2);
   const Floats expected = passes(plain, 2, 3);
-  std::uint64_t calls = 0;     // of the pass
+  std::uint64_t calls = 0;     // calls in the pass
   std::uint64_t launched = 0;  // graphs, by this pass and two more
   {
     Rig rig(with_graphs(true));

@@ -137,7 +137,7 @@ enum class Weights : std::uint8_t { trained, random, none };
 
 struct Drafter {
   Weights weights;
-  const char* name;  // of the shipped bundle, or the kind
+  const char* name;  // name of the shipped bundle or the kind
 };
 
 // Every drafter, in chains and trees, greedy and sampled: one client each, all at the same time.

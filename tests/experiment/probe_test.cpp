@@ -62,7 +62,7 @@ class FarEnd {
  private:
   sockaddr* generic() { return reinterpret_cast<sockaddr*>(&address_); }
 
-  sockaddr_in address_{};  // of this end, then of the peer
+  sockaddr_in address_{};  // address of this end, then of the peer
   socklen_t size_ = sizeof address_;
   int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   int datagrams_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -208,7 +208,7 @@ TEST_F(ConvertTokenizerTest, ConfigurationDeterminesSpaceRule) {
     const char* changes;  // null removes a key
     const char* rule;     // null: the file names no rule
     bool adds;
-    std::vector<std::uint32_t> ids;  // of "<s>the"
+    std::vector<std::uint32_t> ids;  // ids of "<s>the"
   };
   const Case cases[] = {
       {R"({"add_prefix_space": null})", nullptr, true, {1, tiny.id("▁the")}},

@@ -32,9 +32,9 @@ struct Options {
   std::string mode = "slow";
   std::string server = "127.0.0.1:7420";
   double share = 0.5;
-  int level = 1;  // of the failing command
+  int level = 1;  // level of the failing command
   bool json = false;
-  bool levels = false;  // of the printing command
+  bool levels = false;  // for the printing command
 };
 
 // A program with two commands: one prints its options, the other fails.

@@ -12,7 +12,7 @@ struct Sequence {
   std::uint32_t first_row;
   std::uint32_t prefix;
   std::vector<AncestorMask> masks;
-  std::vector<std::uint32_t> pages;  // of the shared memory; empty: its own
+  std::vector<std::uint32_t> pages;  // pages of the shared memory; empty: its own
 
   std::uint32_t rows() const { return static_cast<std::uint32_t>(masks.size()); }
 };

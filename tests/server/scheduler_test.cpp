@@ -160,7 +160,7 @@ class SimulatedClient {
   // Processes a reply and continues. Returns false if the client gives the connection up.
   bool hear(Scheduler& scheduler, const std::variant<wire::Verdict, RefusedRound>& what) {
     if (const auto* refusal = std::get_if<RefusedRound>(&what)) {
-      if (refusal->round != round_) return true;  // of a cancelled round
+      if (refusal->round != round_) return true;  // refuses a cancelled round
       if (refusal->error.code == Errc::session_unknown) {
         ask(scheduler);
         return true;

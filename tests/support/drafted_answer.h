@@ -18,7 +18,7 @@ struct AnswerRequest {
   std::optional<TreeShape> tree = {};
   std::uint32_t tokens_max = 160;
   SamplingParams sampling = {};
-  DType kv_type = DType::f32;  // of the target's KV cache
+  DType kv_type = DType::f32;  // type of the target's KV cache
 };
 
 struct DraftedAnswer {

@@ -72,7 +72,7 @@ class TableNetwork final : public DraftNetwork {
   OwnedMatrix memory_;
   Matrix logits_;
   std::vector<std::uint32_t> committed_;
-  std::vector<std::vector<std::uint32_t>> paths_;  // of the draft rows, including committed tokens
+  std::vector<std::vector<std::uint32_t>> paths_;  // paths of draft rows with committed tokens
 };
 
 // Logits that look random and depend on every token before.

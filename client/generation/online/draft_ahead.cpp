@@ -79,7 +79,7 @@ DraftAhead::DraftAhead(Drafter& drafter, const Options& options)
 
 void DraftAhead::set(const Options& options) {
   options_ = options;
-  breadth_min_ = std::min(breadth_min_, options.breadth);  // of existing nodes
+  breadth_min_ = std::min(breadth_min_, options.breadth);  // covers existing nodes
   growth_.set_floor(options.floor);
   growth_.set_shape(shape_of(options.breadth, growth_.shape().depth));
 }

@@ -20,7 +20,7 @@ struct CycleRecord {
   Kind kind{};
   Duration at{};                    // since the request for the answer; its tokens are shown then
   std::uint32_t tokens = 0;         // made visible by this step
-  std::uint32_t answer_tokens = 0;  // of the answer so far
+  std::uint32_t answer_tokens = 0;  // answer length so far
 
   Duration drafting{};    // growing the tree, or choosing a token offline
   Duration pack{};        // from the finished tree until the socket took the request
@@ -33,7 +33,7 @@ struct CycleRecord {
     std::uint32_t draft_us = 0;  // drafting on the server, before it waited for the pass
   } server;
 
-  std::uint32_t rows = 0;  // of the target's pass: root and nodes, or prompt tokens
+  std::uint32_t rows = 0;  // rows in the target's pass: root and nodes, or prompt tokens
   std::uint32_t accepted = 0;
   bool streamed = false;  // the server did not wait for the device
   LinkStats link;         // since the previous record, including bytes between the two

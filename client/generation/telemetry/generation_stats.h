@@ -11,7 +11,7 @@ namespace edgedraft::client {
 struct GenerationStats {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t reused_tokens = 0;  // prompt tokens that the conversation held already
-  std::uint32_t tokens = 0;         // of the answer, including its end token
+  std::uint32_t tokens = 0;         // answer length, including its end token
   std::uint32_t cycles = 0;         // verdicts of runs
   std::uint32_t cycle_tokens = 0;   // accepted tokens and the target's own
   std::uint32_t target_calls = 0;   // cycles, prompts and resyncs
@@ -26,7 +26,7 @@ struct GenerationStats {
   std::uint32_t offline_tokens = 0;
   std::uint32_t rewritten_tokens = 0;
   std::uint32_t resyncs = 0;
-  std::uint32_t context_count = 0;  // of the server's context; 0: unknown
+  std::uint32_t context_count = 0;  // server's context length; 0: unknown
   Duration elapsed{};
   Duration first_token_elapsed{};
   Duration drafting{};

@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kApplication = 0x65646765;
 constexpr std::int64_t kTableVersion = 1;
 // Bounds the conversations in memory; further ones are refused.
-constexpr const char* kMemoryPagesMax = "PRAGMA max_page_count = 16384";  // of 4 KiB
+constexpr const char* kMemoryPagesMax = "PRAGMA max_page_count = 16384";  // pages of 4 KiB
 
 Error failure_of(sqlite3* database, const std::string& what) {
   return {Errc::io, what + ": " + sqlite3_errmsg(database)};

@@ -46,13 +46,13 @@ struct TextPrompt {
 // A request to /v1/chat/completions or /v1/completions.
 struct CompletionRequest {
   CompletionKind kind = CompletionKind::chat;
-  std::vector<ChatMessage> messages{};  // of a chat
+  std::vector<ChatMessage> messages{};  // chat only
   std::string template_variables{};     // variables of its template: a JSON object; empty: none
   std::string begun{};                  // start of its answer, which is not repeated
-  std::vector<TextPrompt> prompts{};    // of a text completion
+  std::vector<TextPrompt> prompts{};    // text completion only
   std::uint32_t tokens_max = 0;
   SamplingParams sampling{};
-  std::uint32_t choices = 1;  // of each prompt
+  std::uint32_t choices = 1;  // answers per prompt
   Constraints constraints{};
   std::uint8_t logprobs = 0;  // per token: its own, then the likeliest
   OfflinePolicy offline = OfflinePolicy::keep;

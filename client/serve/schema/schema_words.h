@@ -11,7 +11,7 @@ namespace edgedraft::schema {
 
 using Schema = nlohmann::ordered_json;
 
-inline constexpr std::uint32_t kRepeatsMax = 1024;  // of one bound
+inline constexpr std::uint32_t kRepeatsMax = 1024;  // limit per bound
 
 // A keyword that restricts values of one type, or of any (empty type).
 struct Word {

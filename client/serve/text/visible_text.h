@@ -76,7 +76,7 @@ class VisibleText {
   std::vector<Provenance> provenance_;
   std::uint32_t final_count_ = 0;
   std::optional<Detokenizer> detokenizer_;  // after the shown tokens
-  std::string text_;                        // of the shown tokens
+  std::string text_;                        // text of the shown tokens
   std::vector<std::size_t> text_ends_;      // its size after each of them
   std::size_t given_ = 0;                   // bytes of it that were returned
   bool gave_thought_ = false;               // some of those were a thought's

@@ -268,7 +268,7 @@ class Decoder {
   Array<float> norm_, cos_sin_;
   Array<std::uint32_t> positions_;
   std::vector<std::uint64_t> masks_;
-  Array<std::uint32_t> places_;                    // of rows in caches
+  Array<std::uint32_t> places_;                    // places of rows in caches
   std::map<std::uint32_t, Attention> attentions_;  // by row count
   Array<std::byte> workspace_;
   std::vector<Layer> layers_;

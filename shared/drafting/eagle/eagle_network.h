@@ -123,11 +123,11 @@ class EagleNetwork final : public DraftNetwork {
   // Slots: the memory, i.e. inputs with true features in order of arrival; inputs with predicted
   // features; draft rows.
   KvCache cache_;
-  std::vector<std::uint32_t> input_positions_;  // of the memory's slots
+  std::vector<std::uint32_t> input_positions_;  // positions of the memory's slots
   // Positions own_first_..own_end_ - 1 have predicted features.
   std::uint32_t own_first_ = 0;
   std::uint32_t own_end_ = 0;
-  OwnedMatrix tree_features_;  // of the last token, then of each draft row
+  OwnedMatrix tree_features_;  // features of the last token, then of each draft row
   std::uint32_t draft_rows_ = 0;
   Matrix logits_;
 };

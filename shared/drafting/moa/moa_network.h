@@ -111,7 +111,7 @@ class MoaNetwork final : public DraftNetwork {
   // Slots 0..memory_count()-1: the target's true states in order of arrival; then own_rows_ of
   // committed tokens after the memory; then draft rows.
   KvCache tli_cache_;
-  std::vector<std::uint32_t> memory_positions_;  // of the slots of ca_memory_
+  std::vector<std::uint32_t> memory_positions_;  // positions of ca_memory_'s slots
   std::uint32_t memory_end_ = 0;
   std::uint32_t own_rows_ = 0;
   std::uint32_t draft_rows_ = 0;

@@ -33,7 +33,7 @@ struct Expression {
   std::string text = {};
   Value value = {};
   std::vector<std::unique_ptr<Expression>> parts = {};
-  std::vector<std::string> names = {};  // of arguments: one per part, empty if unnamed
+  std::vector<std::string> names = {};  // argument names: one per part, empty if unnamed
   std::size_t depth = 1;                // depth of the tree below, at most kTemplateDepthMax
 };
 using ExpressionPtr = std::unique_ptr<Expression>;

@@ -8,7 +8,7 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::size_t kLetterCount = 0x144;  // of code points up to the last letter
+constexpr std::size_t kLetterCount = 0x144;  // code points up to the last letter
 
 struct Tables {
   std::array<std::string, 256> letters;

@@ -13,7 +13,7 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;  // "GET"
-  std::string path;    // of the target, undecoded
+  std::string path;    // path of the target, undecoded
   std::string query;   // after the target's '?', undecoded
   HttpHeaders headers;
   std::string body;

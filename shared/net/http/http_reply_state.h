@@ -16,7 +16,7 @@ namespace edgedraft {
 // Outlives the connection and the server: after cut_off() it touches neither.
 struct HttpReply::State {
   struct Part {
-    std::optional<HttpAnswer> head;  // of the answer
+    std::optional<HttpAnswer> head;  // absent after the first part
     std::string body;
     bool whole = false;
     bool last = false;

@@ -44,7 +44,7 @@ class CandidateTurns {
   struct Drafted {
     std::uint32_t token;
     std::uint16_t weight;  // in the draft's distribution; 0: tried
-    double left;           // of the target's
+    double left;           // remaining probability of the target
   };
   double probability(const Drafted& drafted) const {
     return static_cast<double>(drafted.weight) / static_cast<double>(weights_);

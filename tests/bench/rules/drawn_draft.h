@@ -23,7 +23,7 @@ class DrawnDraft {
  public:
   struct Options {
     double temperature;     // above 0
-    std::uint32_t breadth;  // of the tree
+    std::uint32_t breadth;  // breadth of the tree
     // In [0, 1), a new number per call.
     std::function<double()> uniform;
   };
