@@ -1,6 +1,6 @@
 #version 450
-// Attention over the rows of a group. One workgroup per row and few query heads of a key-value head
-// processes the whole group, since groups are small.
+// Attention over the rows of a group. Each workgroup handles one row and a few query heads of one
+// key-value head, over the whole group, since groups are small.
 #extension GL_GOOGLE_include_directive : require
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
@@ -18,7 +18,7 @@ layout(std430, binding = 3) readonly buffer V { float v[]; };
 layout(std430, binding = 3) readonly buffer VVectors { vec4 v_vectors[]; };
 layout(std430, binding = 4) writeonly buffer Y { float y[]; };
 
-uint visible(uint row, uint i) { return 0; }  // all rows of a group are prefix
+uint visible(uint row, uint i) { return 0; }  // all rows of a group belong to the prefix
 
 #include "attend.glsl"
 

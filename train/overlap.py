@@ -22,7 +22,7 @@ from split import SHIPPED, ShippedSplit, Split, normal_form
 
 
 class Training:
-    """The prompts and answers that training draws of one task."""
+    """The prompts and answers that training draws for one task."""
 
     def __init__(self, source: Source, task: str, draws: int, seed: int):
         self.verbatim: Set[str] = set()
@@ -42,14 +42,14 @@ class Training:
         self.forms = {normal_form(prompt) for prompt in self.verbatim}
 
     def has_verbatim(self, prompt: str) -> bool:
-        # story_prompts gives each prompt with its final mark; draws come with and without.
+        # story_prompts ends each prompt with a full stop, which drawn prompts may lack.
         return prompt in self.verbatim or prompt + "." in self.verbatim
 
 
 def replaced(
     entries: List[dict], training: Training, source: Source, task: str, seed: int
 ) -> List[dict]:
-    """The entries; each that training may have drawn is replaced by the next held-out draw outside its reach."""
+    """The entries; each that training may have drawn is replaced by a held-out draw that training cannot make."""
     forms = {normal_form(entry["prompt"]) for entry in entries}
     rng = random.Random(f"{seed}/{task}")
     result = []

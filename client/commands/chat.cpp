@@ -172,7 +172,7 @@ class Chat {
   std::vector<ChatMessage> messages_;
   std::vector<GenerationStats> answers_;
   bool may_settle_ = false;      // the last turn has an answer and was kept
-  std::optional<Errc> failure_;  // of the first failed turn that was sent
+  std::optional<Errc> failure_;  // error of the first failed turn that was sent
 };
 
 }  // namespace

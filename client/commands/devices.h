@@ -23,7 +23,7 @@ struct DeviceList {
   std::optional<DeviceChoice> automatic;  // absent if it depends on the drafter
 };
 
-// Measures every usable device if `measure` is given, which takes a bundle.
+// Measures every usable device if `measure` is given; it requires a bundle.
 DeviceList make_device_list(const std::vector<ComputeDevice>& devices,
                             const std::optional<MeasureDevice>& measure);
 

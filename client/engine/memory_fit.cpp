@@ -10,13 +10,14 @@ namespace {
 constexpr std::uint32_t kPositionsStep = 256;
 
 Error too_much(std::uint64_t limit, std::uint32_t positions, const MemoryNeed& need) {
-  return {Errc::unsupported,
-          "--memory " + mebibytes(limit) + " is too little for this drafter, which needs " +
-              mebibytes(need.total(1)) + ": weights " + mebibytes(need.weights) + ", KV cache of " +
-              std::to_string(positions) + " tokens " + mebibytes(need.cache) + ", working memory " +
-              mebibytes(need.scratch) +
-              ". Allow more, give a bundle of a smaller type (edgedraft convert --type q4_0) or of "
-              "a smaller drafter, or use --plain, which needs none"};
+  return {
+      Errc::unsupported,
+      "--memory " + mebibytes(limit) + " is too little for this drafter, which needs " +
+          mebibytes(need.total(1)) + ": weights " + mebibytes(need.weights) + ", KV cache of " +
+          std::to_string(positions) + " tokens " + mebibytes(need.cache) + ", working memory " +
+          mebibytes(need.scratch) +
+          "; raise the limit, use a bundle of a smaller type (edgedraft convert --type q4_0) or of "
+          "a smaller drafter, or use --plain, which needs none"};
 }
 
 }  // namespace

@@ -54,14 +54,14 @@ class ApiService {
     double handover_below = 0.0;  // see GenerationTerms
     PrivacyGuard::Options privacy{};
     const UplinkRecord* uplink = nullptr;    // must outlive this; null: nothing is recorded
-    LinkPlug* plug = nullptr;                // of the links, must outlive this; null: none
-    SendGrid* grid = nullptr;                // of the links, must outlive this; null: none
-    const ServerContact* contact = nullptr;  // of the links, must outlive this; null: none
+    LinkPlug* plug = nullptr;                // used by the links; must outlive this; null: none
+    SendGrid* grid = nullptr;                // used by the links; must outlive this; null: none
+    const ServerContact* contact = nullptr;  // used by the links; must outlive this; null: none
     ConversationStore* store = nullptr;      // must outlive this; null: no page
-    const MemoryMeter* memory = nullptr;     // of drafters, must outlive this; null: none
+    const MemoryMeter* memory = nullptr;     // meters drafters; must outlive this; null: none
     std::uint64_t mapped_bytes = 0;          // size of the drafters' files
     bool seeds_are_random = true;            // if a request has none; otherwise defaults.sampling's
-    std::size_t kept_bytes_max = AnswerStream::kBytesMax;  // of a kept stream
+    std::size_t kept_bytes_max = AnswerStream::kBytesMax;  // size limit of a kept stream
     Conversations::Options conversations;
   };
   ApiService(boost::asio::io_context& io, Options options);
@@ -77,7 +77,7 @@ class ApiService {
   struct Call {
     HttpRequest request;
     HttpReply reply;
-    HttpHeaders headers;  // of every answer to it
+    HttpHeaders headers;  // sent with every answer to it
 
     void answer(HttpAnswer answer);
     void fail(const ApiError& error) { answer(answer_of(error)); }

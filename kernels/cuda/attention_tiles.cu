@@ -5,9 +5,9 @@
 // them, 16 bytes at a time. Warps of a block that read the same ones hit the first-level cache.
 // Shared memory holds the queries, which every split reuses.
 //
-// Splits inside the prefix are alike for all rows. Others take one warp per row, or several rounds
-// (TileWork): rows that see the same slots share one. A round has slots in rank order, and only
-// slots that its rows see. So each weight meets its value in the same position of the same
+// Splits inside the prefix are alike for all rows. Other splits take one warp per row, or several
+// rounds (TileWork); rows that see the same slots share a round. A round has slots in rank order,
+// and only slots that its rows see. So each weight and its value have the same position in the same
 // instruction as in plain decoding. Data in other slots, even NaN, has no effect.
 //
 // Processors before 8.0 lack these instructions: their kernels are empty and never launched
@@ -57,7 +57,7 @@ struct Work {
   const AttentionRow* rows;
   const std::uint32_t* pages;
 
-  // Ranks of a split that a row has.
+  // Number of a split's ranks that a row has.
   __device__ std::uint32_t count(std::uint32_t row, std::uint32_t begin) const {
     const std::uint32_t visible = rows[row].visible;
     const std::uint32_t left = visible > begin ? visible - begin : 0;
@@ -131,7 +131,7 @@ __device__ void store_sums(const AttentionArgs& a, const AttentionSequence& sequ
 #pragma unroll
     for (std::uint32_t group = 0; group < F::kGroups; ++group) {
 #pragma unroll
-      for (std::uint32_t i = 0; i < 2 * F::kPiece; i += 4) {  // of the lane's two columns
+      for (std::uint32_t i = 0; i < 2 * F::kPiece; i += 4) {  // elements of the lane's two columns
         const std::uint32_t d = first_value + (group * 8 + lane % 4 * 2) * F::kPiece + i;
         if (d >= head_dim) continue;
         const std::uint32_t column = 2 * half + i / F::kPiece;
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kType, kDims>)
   const TileWork shares(sequence.rows, sequence.prefix, sequence.tail_slots, a.heads, a.plan);
   const std::uint32_t block = blockIdx.x - sequence.first_block;
   if (block >= shares.blocks()) return;
-  const bool has_row = block >= shares.shared_blocks;  // each warp one
+  const bool has_row = block >= shares.shared_blocks;  // one row per warp
   const std::uint32_t tiles = has_row ? 1 : a.plan.block_queries / kTileQueries;
   const std::uint32_t query_blocks =
       has_row ? shares.tile_blocks : ceil_div(shares.shared_pieces, shares.block_pieces);

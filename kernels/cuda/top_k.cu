@@ -17,8 +17,8 @@ static_assert(1u << kDigitBits == kThreads);
 static_assert(kTopKMax <= kThreads);
 
 struct ExpSum {
-  float largest;  // of a segment, NaN ignored
-  float sum;      // of e^(x - largest), or of e^x if that is -infinity
+  float largest;  // largest element of a segment; NaN is ignored
+  float sum;      // sum of e^(x - largest), or of e^x if that is -infinity
 };
 static_assert(sizeof(ExpSum) == sizeof(std::uint64_t));
 

@@ -17,7 +17,7 @@ void take_packets(DuplexLink& link, Direction direction, int from) {
   for (int i = 0; i < kReadsAtOnce; ++i) {
     const ssize_t size = read(from, buffer.data(), buffer.size());
     if (size <= 0) return;
-    // Other protocols are the kernel's own traffic.
+    // Drops packets other than IPv4: the kernel itself sends them.
     if ((std::to_integer<unsigned>(buffer[0]) >> 4) != 4) continue;
     link.send(direction, Clock::now(), Link::Packet(buffer.begin(), buffer.begin() + size));
   }

@@ -17,7 +17,7 @@ struct OracleOptions {
 };
 
 // Reads "tokens" of an answer printed by `edgedraft run --json`.
-// Errors    io; usage if the file is something else
+// Errors    io; usage if the file has another format
 Result<std::vector<std::uint32_t>> read_answer_tokens(const std::filesystem::path& file);
 
 // A drafter for experiments that knows the answer and errs with a given probability per position. A

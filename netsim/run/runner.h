@@ -27,7 +27,7 @@ struct RunnerOptions {
 struct RunTally {
   std::size_t answers = 0;  // in the whole experiment
   std::size_t failed = 0;
-  std::size_t left_out = 0;     // of arms that failed three times in a row
+  std::size_t left_out = 0;     // answers of arms that failed three times in a row
   std::string first_failure{};  // with its arm
 };
 

@@ -19,8 +19,8 @@ namespace edgedraft::server {
 // addresses. Arrays with the same source address and contents, such as every layer's in a pass, are
 // stored once.
 //
-// For immediate launches, arrays go round a ring, each copied by itself; arrays of recent calls are
-// not copied again.
+// For immediate launches, each array is copied separately into a ring buffer. Arrays of recent
+// calls are not copied again.
 class CudaArguments {
  public:
   static constexpr std::size_t kArrayBytesMax = std::size_t{1} << 20;

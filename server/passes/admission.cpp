@@ -30,8 +30,8 @@ std::list<RunTurn>::iterator last_to_hold_pages(std::list<RunTurn>& runs, const 
 
 bool Admission::enter(PromptTurn& prompt) {
   Session& session = *prompt.session;
-  // A prompt does not jump the queue, nor take memory a draft waits for: a steady flow of prompts
-  // would starve it.
+  // A prompt neither jumps the queue nor takes memory that a draft awaits; a steady flow of prompts
+  // would starve the draft.
   const bool nobody_waits = waiting_count_ == 0 && waiting_draft_ == nullptr;
   if (nobody_waits && sessions_.admit(session, prompt.posted)) return true;
   if (waiting_count_ >= waiting_max_) {

@@ -33,7 +33,7 @@ class ProbeBudget {
     std::uint32_t rows;  // without probes, root included
     std::uint32_t probe_rows;
     std::uint32_t tokens;
-    std::uint32_t guessed;  // of them, gained by the server's guesses alone
+    std::uint32_t guessed;  // tokens gained by the server's guesses alone
   };
   void observe(const Outcome& outcome);
 

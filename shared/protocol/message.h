@@ -78,7 +78,7 @@ struct Welcome {
   std::string agent{};
   std::string model{};
   std::uint32_t context_count = 0;  // tokens per session
-  std::uint32_t nodes_max = 0;      // of complete hints
+  std::uint32_t nodes_max = 0;      // most nodes of complete hints
   // Activations of a position: sizes of the groups that share a scale. Empty: none are sent.
   std::vector<std::uint32_t> scale_groups{};
   // Hint nodes that the server keeps per session.
@@ -160,7 +160,7 @@ enum class Codec : std::uint8_t {
 
 // Rows of positions first..first + count - 1; layout in activation_codec.h.
 struct Activations {
-  std::uint32_t round = 0;  // of the Prefill or Resume that they belong to
+  std::uint32_t round = 0;  // round of their Prefill or Resume
   std::uint32_t first = 0;
   std::uint32_t count = 0;
   Codec codec = Codec::none;
@@ -170,7 +170,7 @@ struct Activations {
 
 // Candidate nodes after the tokens chosen so far or later. They never change an answer.
 struct Hints {
-  std::uint32_t round = 0;   // of the Prefill or Resume that started the run
+  std::uint32_t round = 0;   // round of the Prefill or Resume that started the run
   std::uint32_t credit = 0;  // as in RunTerms; ignored unless larger than before
   Hold hold = Hold::none;    // from now on; ignored in a lockstep run
   // The hints for the text of `position` tokens are complete: a lockstep run verifies exactly these
@@ -187,8 +187,8 @@ struct Hints {
 };
 
 struct Verdict {
-  std::uint32_t round = 0;              // of the answered request
-  std::uint32_t length = 0;             // of the session after this verdict
+  std::uint32_t round = 0;              // round of the answered request
+  std::uint32_t length = 0;             // session length after this verdict
   std::uint32_t next = 0;               // the new root
   std::uint32_t accepted_count = 0;     // accepted provisional tokens, for Prefill and Resume
   std::vector<std::uint32_t> tokens{};  // new tokens of a run before `next`
@@ -235,7 +235,7 @@ struct Close {
 
 // A failed request, or the last message of a connection.
 struct ErrorReport {
-  std::uint32_t round = 0;  // of the request; 0: none
+  std::uint32_t round = 0;  // round of the request; 0: none
   Errc code = Errc::protocol;
   bool fatal = true;
   std::string message{};

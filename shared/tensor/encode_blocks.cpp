@@ -32,8 +32,8 @@ void put_level(std::byte* to, std::uint32_t shift, float level) {
   *to |= static_cast<std::byte>(static_cast<std::uint32_t>(level) << shift);
 }
 
-// Stores the four-bit level of element i of a small block, or five bits with the fifth before the
-// fours.
+// Stores the level of element i of a small block: its low four bits in `fours`. Five-bit types keep
+// the fifth bits in the four bytes before.
 void put_small_four(std::byte* fours, std::uint32_t i, float level) {
   put_level(fours + i % 16, i / 16 * 4, level);
 }
@@ -76,8 +76,8 @@ struct Line {
   float minimum;  // x = scale level - minimum
 };
 
-// Line on which levels 0..high are closest to the 32 elements at x. If the type stores no sign of
-// the minimum, level 0 means zero or less for any elements.
+// Line on which levels 0..high are closest to the 32 elements at x. If the type stores the
+// minimum unsigned, level 0 means at most zero, whatever the elements.
 Line fit_line(const float* x, float high, bool minimum_has_sign) {
   const auto [lowest, largest] = std::minmax_element(x, x + kSmallCount);
   const float low = minimum_has_sign ? *lowest : std::min(*lowest, 0.0f);

@@ -83,7 +83,7 @@ RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
                                                    .uniform = uniform,
                                                    .is_end = is_end});
     if (request.typical) {
-      // The choice is deterministic: a token of probability p is certain.
+      // The choice is deterministic, so a token of probability p adds 1 - p.
       std::uint32_t behind = 0;
       for (const std::uint32_t row : verified.path) {
         answer.total_variation += 1.0 - target_behind(behind)[tree.token(row)];

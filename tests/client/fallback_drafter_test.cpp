@@ -20,18 +20,18 @@ using testing::Operation;
 using testing::Tokens;
 using testing::ToyDrafter;
 
-// True if such a drafter has its device do this.
+// True if these drafters use the operation.
 bool uses(Operation operation) {
   switch (operation) {
     case Operation::compact:
-      return false;  // caches here only lose their end
+      return false;  // caches here are only truncated
     case Operation::wait:
-      return false;  // between parts of longer texts than these
+      return false;  // used only between parts of longer texts
     case Operation::argmax:
     case Operation::gather_layers:
     case Operation::group_attention:
     case Operation::group_mean:
-      return false;  // the server's: for its decisions and its tap
+      return false;  // used only by the server, for its decisions and its tap
     default:
       return true;
   }
@@ -200,7 +200,6 @@ TEST_F(FallbackDrafterTest, SecondDrafterReceivesStateOfFirst) {
   EXPECT_EQ(failures_, std::vector<std::string>{"lost"});
 }
 
-// A change during which the device is lost still happens, once.
 TEST_F(FallbackDrafterTest, AppliesInterruptedChangeOnce) {
   {
     FallbackDrafter drafter = fresh();
@@ -266,7 +265,7 @@ TEST(SharedDraftersTest, FailsEveryConversationWhileNoDeviceDrafts) {
   };
   Recorder::State state;
   SharedDrafters drafters({.first = load, .second = [&] {
-                             if (!second_has_room) throw DeviceError("no room");
+                             if (!second_has_room) throw DeviceError("out of memory");
                              return LoadedDrafter{
                                  .backend = make_cpu_backend({.threads = 1}),
                                  .weights = std::make_unique<RecordedWeights>(state)};

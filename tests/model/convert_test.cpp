@@ -100,7 +100,7 @@ TEST_P(TypeTest, StoresMatricesInTypeAndVectorsInF32) {
   EXPECT_EQ(file.find_tensor("blk.0.ffn_down.weight")->type, down);
   const auto numbers = row_of(file, "blk.0.ffn_up.weight", 7);
   const auto source = source_row("model.layers.0.mlp.up_proj.weight", 7, 32);
-  const double step = GetParam() == DType::q4_0 ? 1.0 / 15 : 0.003;  // of [-0.5, 0.5]
+  const double step = GetParam() == DType::q4_0 ? 1.0 / 15 : 0.003;  // elements lie in [-0.5, 0.5]
   for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_NEAR(numbers[i], source[i], step);
 }
 

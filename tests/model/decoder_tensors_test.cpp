@@ -135,7 +135,7 @@ TEST(DecoderTensorsTest, ReadsScaledFrequencies) {
   EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{1, 8}));
 }
 
-TEST(DecoderTensorsTest, ReadsScalingOfOldFilesAndCombinesBothKinds) {
+TEST(DecoderTensorsTest, CombinesLegacyScaleWithFrequencyTensor) {
   RawGguf raw = test::raw_decoder();
   raw.add_f32("llama.rope.scale_linear", 2.0f);  // no type
   Bytes bytes = raw.bytes();
@@ -155,7 +155,7 @@ TEST(DecoderTensorsTest, ReadsScalingOfOldFilesAndCombinesBothKinds) {
   EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{1, 8}));
 }
 
-TEST(DecoderTensorsTest, RefusesUnknownRotations) {
+TEST(DecoderTensorsTest, RefusesUnsupportedRope) {
   RawGguf raw = test::raw_decoder();
   raw.add_string("llama.rope.scaling.type", "yarn");
   expect_error(raw, Errc::unsupported, "yarn");
@@ -174,7 +174,7 @@ TEST(DecoderTensorsTest, ZeroFactorDisablesScaling) {
   EXPECT_TRUE(config.rope.frequency_divisors.empty());
 }
 
-TEST(DecoderTensorsTest, RefusesNonFiniteRotations) {
+TEST(DecoderTensorsTest, RefusesInvalidRopeValues) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
   for (const float value : {-1.0f, kNone, kInfinity}) {

@@ -11,12 +11,12 @@
 namespace edgedraft {
 namespace {
 
-// Longer than any of our limits that a test waits for.
+// Exceeds every timeout that a test waits for.
 constexpr int kTimeoutSeconds = 20;
 
 int make_socket() {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  if (socket < 0) throw std::runtime_error("no socket");
+  if (socket < 0) throw std::runtime_error("cannot create a socket");
   return socket;
 }
 

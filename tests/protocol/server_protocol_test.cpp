@@ -381,7 +381,7 @@ TEST_F(ServerProtocolTest, DropsClientThatNeverReads) {
   for (std::uint32_t round = 1; round < 1000 && heard; ++round) {
     heard = protocol.receive(
         now_, wire::encode(outgoing(wire::Prefill{.round = round, .tokens = {1, 2, 3}})));
-    protocol.refuse(round, {Errc::refused, "there is no room"});
+    protocol.refuse(round, {Errc::refused, "out of memory"});
   }
   EXPECT_FALSE(heard);
   EXPECT_TRUE(protocol.finished());

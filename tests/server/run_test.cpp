@@ -236,7 +236,7 @@ TEST_F(RunTest, ServerEconomyWaitsOnlyForClientsWithHints) {
   EXPECT_FALSE(plain_client.listen());
   EXPECT_EQ(plain_client.answer(), expected);
 
-  // From its first hints on, the server waits for more.
+  // After this client's first hints, the server waits for more.
   HintingClient& hinting = connect();
   ASSERT_TRUE(hinting.begin(prompt, {}, {.credit = kContext}));
   loop_->step();
@@ -291,13 +291,13 @@ TEST_F(RunTest, ServerGuessesFillGapsBetweenHints) {
   const std::uint64_t asked_before = asked;
   loop_->step();
   hinting.listen();
-  EXPECT_EQ(asked, asked_before) << "a device's hints need no guesses";
+  EXPECT_EQ(asked, asked_before) << "the server guesses only without hints";
   EXPECT_EQ(hinting.verdicts.at(1).hinted, 3u);
   EXPECT_EQ(hinting.verdicts.at(1).drafted, 0u);
 }
 
-// Other runs wait for the expected value of a device's next hints. Neither more nodes nor better
-// scores raise it above what passes over its hints accept.
+// The expected tokens of a device's next hints decide how long other runs wait. Neither more nodes
+// nor better scores raise them above the acceptance measured in passes.
 TEST(RunExpectationTest, FollowsAcceptanceInsteadOfScores) {
   for (const bool invented : {false, true}) {
     const Tokens prompt = {5, 6};
@@ -336,8 +336,8 @@ TEST(RunExpectationTest, FollowsAcceptanceInsteadOfScores) {
   }
 }
 
-// Other clients do not pay for a device that announced hints and fell silent.
-TEST_F(RunTest, SilentDeviceDelaysNoOther) {
+// The device announces hints but sends none.
+TEST_F(RunTest, SilentDeviceDoesNotDelayOtherClients) {
   HintingClient& silent = connect();
   HintingClient& other = connect();
   const Tokens prompt = prompt_of(1);

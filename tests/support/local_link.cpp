@@ -211,7 +211,7 @@ void LocalLink::run_job() {
 
 void LocalLink::work(const wire::Prefill& request) {
   if (std::exchange(refusing_, false)) {
-    server_->refuse(request.round, {Errc::refused, "no room"});
+    server_->refuse(request.round, {Errc::refused, "out of memory"});
     return;
   }
   TargetSession* session = options_.target.find(session_);
@@ -288,7 +288,7 @@ void LocalLink::work(const wire::Hints& hints) {
 void LocalLink::verify(const DraftTree& tree) {
   TargetSession* session = options_.target.find(session_);
   if (!session || std::exchange(refusing_, false)) {
-    server_->refuse(run_->round, session ? Error{Errc::refused, "no room"}
+    server_->refuse(run_->round, session ? Error{Errc::refused, "out of memory"}
                                          : Error{Errc::session_unknown, "forgotten"});
     run_.reset();
     return;

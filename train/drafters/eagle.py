@@ -148,7 +148,7 @@ def training_forward(drafter: Eagle, target: Llama, tokens: Tensor, trace: Trace
 def draft(
     drafter: Eagle, target: Llama, trace: Trace, verified: List[int], path: List[int]
 ) -> Tensor:
-    """Logits [V] after ``path``, whose first token is the root; ``trace`` is the target's of the verified tokens.
+    """Logits [V] after ``path``, whose first token is the root; ``trace`` is the target's trace of the verified tokens.
 
     Recomputes all inputs for every token of the path: the simple reference for the checks.
     """

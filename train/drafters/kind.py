@@ -23,13 +23,13 @@ class Guess:
     head: Optional[nn.Module] = None  # None: the target's LM head
     weight: float = 1.0  # in the drafter's loss
     top_k: int = (
-        0  # how many of the target's likeliest tokens make a separate term; 0: no such term
+        0  # number of the target's likeliest tokens in a separate loss term; 0: no such term
     )
 
 
 def mlp_width(most: int) -> int:
-    """The width of an MLP that may have ``most``: if large, whole blocks of 32, since quantised types store rows in
-    these."""
+    """The largest MLP width up to ``most``.  Large widths are multiples of 32, the block size of
+    quantised types; others are multiples of 4."""
     return most // 32 * 32 if most >= 1024 else most // 4 * 4
 
 
@@ -45,14 +45,14 @@ def head_counts(heads: int) -> Iterator[int]:
 class Kind(abc.ABC):
     """A kind of drafter.  Drafters are modules; parts shared with the target are the target's, frozen."""
 
-    forms: Tuple[str, ...]  # forms of the names, for errors
+    forms: Tuple[str, ...]  # patterns of the names, for error messages
     described: Tuple[Tuple[str, str], ...]  # (names, meaning)
     default_name: str
     loss_weights: Tuple[float, float] = (
         1.0,
         0.1,
-    )  # of the KL and the feature term; 0: no such term
-    # How published weights are laid out, for unpack_checkpoint.py; empty if like any model's.
+    )  # weights of the KL and the feature term; 0: no such term
+    # Layout of published weights, for unpack_checkpoint.py; empty for an ordinary model's layout.
     published_file: str = ""  # its name without .pt or .safetensors
     published_prefix: str = ""  # prefix of the tensors' names inside a whole model
 
@@ -71,7 +71,7 @@ class Kind(abc.ABC):
     def restore(self, target: Llama, config: dict) -> nn.Module:
         """A drafter of that configuration (``dataclasses.asdict`` of its ``config``), whose weights are loaded later.
 
-        Raises ValueError for another target's, unless the shapes of the weights would show it.
+        Raises ValueError for another target's drafter, unless loading its weights would fail by shape.
         """
 
     def trainable(self, drafter: nn.Module) -> List[Tuple[str, Tensor]]:
@@ -108,8 +108,8 @@ class Kind(abc.ABC):
         verified: int,
         depth: int,
     ) -> List[int]:
-        """At most ``depth`` greedy guesses after the root ``sequence[verified]``; ``trace`` is the target's of the
-        whole sequence."""
+        """At most ``depth`` greedy guesses after the root ``sequence[verified]``; ``trace`` is the target's trace
+        of the whole sequence."""
 
     @abc.abstractmethod
     def write(

@@ -48,7 +48,7 @@ class DraftAhead {
   struct Options {
     std::uint32_t breadth;    // nodes expanded per step, and tokens tried per node
     Score floor;              // paths that score less are neither expanded nor sent
-    std::uint32_t steps = 2;  // of growth per message, unless the server is out of hints
+    std::uint32_t steps = 2;  // minimum steps per message; ignored if the server is out of hints
   };
   // Requires  the drafter outlives it
   DraftAhead(Drafter& drafter, const Options& options);
@@ -59,8 +59,8 @@ class DraftAhead {
 
   // Begins a run below the drafter's last token.
   void begin();
-  // How likely the drafter considered the server's tokens, as far as it proposed any
-  // (TreeGrowth::ranks_along). Call before advance().
+  // Ranks of those of the server's tokens that the drafter proposed (TreeGrowth::ranks_along). Call
+  // before advance().
   std::vector<TreeGrowth::Rank> ranks_of(std::span<const std::uint32_t> tokens) const {
     return growth_.ranks_along(tokens);
   }
@@ -74,7 +74,7 @@ class DraftAhead {
   // text.
   // Requires  !done()
   std::uint32_t step();
-  // Returns the hints to send now; no nodes if there are none, or if more steps are to come first.
+  // Returns the hints to send now; empty if there are none or more steps must run first.
   SentHints::Batch unsent();
   // True if drafting is done and unsent() was not called since the last step.
   bool holds_news() const { return done_ && steps_ > 0; }

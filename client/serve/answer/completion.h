@@ -58,7 +58,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   void start();
   // Cancels the request.
   void stop();
-  // Call if no reader takes the output, for good or for now.
+  // Call if the client has left or stopped reading.
   void lose_reader(HttpGone how);
   // Calls on_local_text with the text so far, if it must stay on the device.
   void tell_local_texts() const;
@@ -84,7 +84,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     // Text as the client sees it; empty if there are no placeholders.
     std::optional<RestoredText> seen_text;
     std::optional<RestoredText> seen_thought;
-    // Tokens with text, up to the text returned.
+    // Tokens and their texts, as far as returned to the client.
     std::vector<ToldToken> told_tokens;
     ClientState state = ClientState::online;
 
@@ -98,7 +98,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     Completion& completion_;
     std::uint32_t index_;
     bool stopping_ = false;
-    std::vector<std::vector<Logprob>> logprobs_;  // of the answer's tokens
+    std::vector<std::vector<Logprob>> logprobs_;  // one list per answer token
     std::uint32_t told_count_ = 0;                // tokens covered by `told_tokens`
     std::size_t told_characters_ = 0;
   };
@@ -125,15 +125,15 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   Parts parts_;
   CompletionRequest request_;
   std::vector<Prompt> prompts_;
-  // Per prompt: the restored text before any of its answer, to copy. Empty without placeholders.
+  // Per prompt, the initial state that each choice copies. Empty without placeholders.
   std::vector<RestoredText> unsaid_;
   CompletionFormat format_;
   std::vector<std::unique_ptr<Choice>> choices_;
   boost::asio::steady_timer start_;
-  boost::asio::steady_timer late_;  // at which a stream begins even without output
+  boost::asio::steady_timer late_;  // begins a stream that has no output yet
   std::optional<SendGrid::Hold> hold_;
   bool begun_ = false;
-  bool deaf_ = false;  // output is dropped, and nothing outside may depend on it
+  bool deaf_ = false;  // output is dropped; the answer continues unchanged
   bool done_ = false;
 };
 
