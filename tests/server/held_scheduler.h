@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "server/metrics/metrics.h"
-#include "server/passes/client.h"
+#include "server/passes/request.h"
 #include "server/passes/scheduler.h"
 #include "shared/base/clock.h"
 #include "shared/runtime/backend.h"
