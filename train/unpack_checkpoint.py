@@ -206,11 +206,11 @@ def unpack(checkpoint: str, out: str, target: Optional[str]) -> Dict[str, Dict[s
     if not (model and drafter):
         if target:
             raise ValueError(
-                "there is no drafter next to the tensors of a model: leave out --target"
+                "there is no drafter next to the tensors of a model: remove --target"
             )
         if not own and whole[0].endswith(".safetensors"):
             raise ValueError(
-                "nothing to unpack (no pickle, no drafter next to a model): edgedraft convert reads it as it is"
+                "nothing to unpack (no pickle, no drafter next to a model): edgedraft convert reads it unchanged"
             )
         write_folder(out, config, model or drafter)
         copy_others(checkpoint, out)

@@ -24,7 +24,7 @@ Result<DeliveryTrace> parse_delivery_trace(std::string_view text, std::string_vi
     std::uint32_t at = 0;
     const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), at);
     if (error != std::errc() || stop != line.data() + line.size()) {
-      return wrong("not a whole number of milliseconds; give one per line");
+      return wrong("expected a whole number of milliseconds, one per line");
     }
     if (!trace.at_ms.empty() && at < trace.at_ms.back()) {
       return wrong("earlier than the line before; times must not decrease");
