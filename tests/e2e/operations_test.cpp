@@ -313,7 +313,7 @@ TEST_F(OperationsTest, SighupNeverRestoresReplacedToken) {
   std::filesystem::remove(token);
   ASSERT_EQ(::mkfifo(token.c_str(), 0600), 0);
   server.process().signal(SIGHUP);
-  ASSERT_TRUE(server.process().wait_for_error("the token stays")) << server.process().err();
+  ASSERT_TRUE(server.process().wait_for_error("the token is unchanged")) << server.process().err();
   EXPECT_EQ(start(server, {"--token-file", old_token})->wait(), 4);
   expect_all(answer_of(*start(server, {"--token-file", new_token})), "verified");
 }

@@ -557,7 +557,7 @@ TEST(VariablesTest, EachBelongsToOneProgramAndOneOption) {
     std::smatch list;
     const std::string mistake = nonsense.err();
     std::istringstream commands(
-        std::regex_search(mistake, list, std::regex("there are (.*)")) ? list.str(1) : "--help");
+        std::regex_search(mistake, list, std::regex("commands are (.*)")) ? list.str(1) : "--help");
     std::size_t found = 0;
     for (std::string command; std::getline(commands >> std::ws, command, ',');) {
       Process shown({program, command, "--help"}, scratch / "help");

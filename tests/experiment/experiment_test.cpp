@@ -59,7 +59,7 @@ TEST_F(ExperimentTest, ReadsPromptsDevicesAndQuickForm) {
 TEST_F(ExperimentTest, ErrorsNameProblemAndRemedy) {
   const std::string good = kGood;
   EXPECT_TRUE(contains(refusal("networks = ["), "line 1"));
-  EXPECT_TRUE(contains(refusal("network = [\"lan\"]\n" + good), "'network'"));
+  EXPECT_TRUE(contains(refusal("network = [\"lan\"]\n" + good), "network: unknown key"));
   EXPECT_TRUE(contains(refusal("networks = [\"lan\"]\n"), "[[arm]]"));
   EXPECT_TRUE(contains(refusal(good + "chain = 4\n"), "does not draft"));
   EXPECT_NE(refusal(good + good.substr(good.find("[[arm]]"))).find("two arms"), std::string::npos);

@@ -353,7 +353,7 @@ TEST_F(ExperimentProgramsTest, RefusesErrorsBeforeRunning) {
   EXPECT_EQ(run(write("networks = 3\n")), 2);
   EXPECT_TRUE(contains(error_, "networks"));
   EXPECT_EQ(run(write(experiment() + "colour = 1\n")), 2);
-  EXPECT_TRUE(contains(error_, "'colour'"));
+  EXPECT_TRUE(contains(error_, "arm.colour: unknown key"));
   EXPECT_EQ(run(scratch_ / "nothing.toml"), 1);
   EXPECT_TRUE(contains(error_, "no such experiment"));
 }

@@ -120,11 +120,11 @@ TEST(FiguresTest, OmitsUnmeasuredLinkFromRoundTripPlot) {
   const auto plots = round_trip_plots(data);
   ASSERT_EQ(plots.size(), 1u);
   EXPECT_TRUE(contains(plots[0].script, "EOD\n2 10\n50 10\nEOD"));
-  EXPECT_TRUE(contains(plots[0].note, "Unmeasured links"));
+  EXPECT_TRUE(contains(plots[0].note, "could not be measured"));
   data.calibrations.pop_back();
   data.runs.pop_back();
   data.settings.pop_back();
-  EXPECT_EQ(round_trip_plots(data).at(0).note.find("Unmeasured links"), std::string::npos);
+  EXPECT_EQ(round_trip_plots(data).at(0).note.find("could not be measured"), std::string::npos);
 }
 
 TEST(FiguresTest, BarsHoldEveryPhase) {

@@ -109,7 +109,7 @@ TEST(ShippedPaceProfileTest, PacesAndPadsEveryDrafterWithActivations) {
 TEST_F(PaceProfileTest, RefusesInvalidProfileAndNamesKey) {
   for (const auto& [text, says] : std::initializer_list<std::pair<const char*, const char*>>{
            {"[target", "line 1"},
-           {"targets = 1", "'targets'"},
+           {"targets = 1", "targets: unknown key"},
            {"target = 1", "pass_ms"},
            {"[target]\npass_ms = [[1, 10], [1, 20]]", "ascending"},
            {"[target]\npass_ms = [[1, 0]]", "above 0"},
