@@ -108,7 +108,8 @@ def load_stories(folder: str, longest: int = 1000) -> List[Tuple[str, List[str]]
     parts: List[str] = []
     for text in texts.values():
         uncased = text == text.lower()
-        if uncased:  # empty lines separate paragraphs, single line feeds separate stories
+        # empty lines separate paragraphs, single line feeds separate stories
+        if uncased:
             chunks = re.split(r"(?<!\n)\n(?!\n)", text)
         else:
             chunks = re.split(r"<\|endoftext\|>", text)

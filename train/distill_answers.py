@@ -122,9 +122,8 @@ def read_answers(
     answers = answers_by_task(path, vocabulary)
     training, held = split_of_length(answers, longest, shortest)
     for rows in (training, list(itertools.chain(*held.values()))):
-        if not any(
-            sum(row.response[1:]) > 1 for row in rows
-        ):  # a drafter guesses from an answer's second id on
+        # a drafter guesses from an answer's second id on
+        if not any(sum(row.response[1:]) > 1 for row in rows):
             sys.exit(
                 f"error: {path} has too few prompts with answers of at least two ids"
                 + left_out(answers, longest, shortest)

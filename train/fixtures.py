@@ -311,7 +311,7 @@ def write_medusa_set(folder: str, target: Llama, generator: torch.Generator) -> 
         expected: Dict[str, Tensor] = {}
         for index, (sequence, _, _) in enumerate(verified_rounds(generator)):
             feature = target(torch.tensor([sequence[:-1]])).feature[0, -1]
-            expected[f"round{index}.tokens"], expected[f"round{index}.head_logits"] = ints(
+            (expected[f"round{index}.tokens"], expected[f"round{index}.head_logits"]) = ints(
                 sequence
             ), drafter.logits(target, feature)
         write_safetensors(os.path.join(name, "expected.safetensors"), expected)

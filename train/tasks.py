@@ -179,7 +179,7 @@ def _set_reminder(rng):
 
 
 def _create_event(rng):
-    title, day, (spoken, written) = fill(rng, pick(rng, EVENTS)), pick(rng, DAYS), clock(rng)
+    title, day, (spoken, written) = (fill(rng, pick(rng, EVENTS)), pick(rng, DAYS), clock(rng))
     form = pick(
         rng,
         [
@@ -209,7 +209,7 @@ def _set_alarm(rng):
     )
     if rng.random() < 0.5:
         day = pick(rng, DAYS)
-        return form.format(t=spoken) + f" on {day}", "set_alarm", {"time": written, "day": day}
+        return (form.format(t=spoken) + f" on {day}", "set_alarm", {"time": written, "day": day})
     return form.format(t=spoken), "set_alarm", {"time": written}
 
 
@@ -261,7 +261,7 @@ def _set_light(rng):
     if rng.random() < 0.5:
         level = 5 * rng.randrange(1, 20)
         form = pick(rng, ["dim the {r} lights to {l} percent", "set the {r} light to {l} percent"])
-        return form.format(r=room, l=level), "set_light", {"room": room, "brightness": level}
+        return (form.format(r=room, l=level), "set_light", {"room": room, "brightness": level})
     state = pick(rng, ["on", "off"])
     form = pick(
         rng, ["turn {s} the lights in the {r}", "switch {s} the {r} light", "lights {s} in the {r}"]
@@ -275,7 +275,7 @@ def _set_temperature(rng):
         rng,
         ["set the {r} to {g} degrees", "make the {r} {g} degrees", "heat the {r} to {g} degrees"],
     )
-    return form.format(r=room, g=degrees), "set_temperature", {"room": room, "degrees": degrees}
+    return (form.format(r=room, g=degrees), "set_temperature", {"room": room, "degrees": degrees})
 
 
 def _navigate(rng):
@@ -293,7 +293,7 @@ def _navigate(rng):
             "navigate to {p} {m}",
         ],
     )
-    return form.format(p=place, m=spoken), "navigate", {"destination": place, "mode": mode}
+    return (form.format(p=place, m=spoken), "navigate", {"destination": place, "mode": mode})
 
 
 def _add_to_list(rng):
@@ -431,7 +431,7 @@ def sql_query(
         )
         query = f"SELECT {name}({column}) FROM {table}{where}"
     elif kind == 2 and numbers:
-        shown, column, count = pick(rng, columns), pick(rng, numbers), rng.randrange(2, 11)
+        shown, column, count = (pick(rng, columns), pick(rng, numbers), rng.randrange(2, 11))
         word, order = pick(rng, [("highest", "DESC"), ("lowest", "ASC")])
         question = f"Show the {shown} of the {count} {{t}} with the {word} {column}{{w}}."
         query = f"SELECT {shown} FROM {table}{where} ORDER BY {column} {order} LIMIT {count}"

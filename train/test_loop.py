@@ -70,9 +70,10 @@ class LoopTest(unittest.TestCase):
                         ["--out", out, "--steps", "6", "--threads", "1", "--save-every", "0"]
                     )
                     batches = ((torch.full((1, 4), float(i)), None) for i in range(stop))
+                    # as if stopped there
                     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(
                         StopIteration
-                    ):  # as if stopped there
+                    ):
                         loop.fit(
                             options,
                             {"one": [("weight", weight), ("bias", bias)]},

@@ -195,7 +195,7 @@ def wait_for_ever(started, rank):
 class KilledProgramTest(unittest.TestCase):
     def test_workers_end_with_their_parent_process(self):
         for kill in (signal.SIGKILL, signal.SIGTERM):
-            ended, started = os.pipe()  # reaches its end when all writing processes are gone
+            (ended, started) = os.pipe()  # reaches its end when all writing processes are gone
             process = torch.multiprocessing.get_context("fork").Process(
                 target=parallel.run, args=(functools.partial(wait_for_ever, started), 3)
             )

@@ -323,7 +323,8 @@ class WrongInputTest(unittest.TestCase):
                 "prompts.jsonl",
                 [{"task": "chat", "prompt": [3]}, {"task": "chat", "prompt": wrong}],
             )
-            with unittest.mock.patch.object(parallel, "environment"):  # would restart this program
+            # would restart this program
+            with unittest.mock.patch.object(parallel, "environment"):
                 said = self.refused(answer_prompts, *asking)
             self.assertIn("prompts.jsonl, line 2: ", said)
             self.assertIn(told, said)

@@ -205,9 +205,7 @@ def unpack(checkpoint: str, out: str, target: Optional[str]) -> Dict[str, Dict[s
     drafter.update({own_name(name): tensor for name, tensor in read_files(own).items()})
     if not (model and drafter):
         if target:
-            raise ValueError(
-                "there is no drafter next to the tensors of a model: remove --target"
-            )
+            raise ValueError("there is no drafter next to the tensors of a model: remove --target")
         if not own and whole[0].endswith(".safetensors"):
             raise ValueError(
                 "nothing to unpack (no pickle, no drafter next to a model): edgedraft convert reads it unchanged"
