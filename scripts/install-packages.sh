@@ -61,8 +61,8 @@ case $1 in
     ;;
   arm64) packages+=("$fibers" libgtest-dev g++-aarch64-linux-gnu qemu-user mmdebstrap) ;;
   # black and clang-format are for scripts/format.sh, clang for the fuzz targets. Mesa brings a
-  # software Vulkan driver for machines without a GPU. fibers run CUDA kernels on the host. gnuplot
-  # draws an experiment's report, chromium shows it. PyTorch runs the tests of train/. The last five
+  # software Vulkan driver for machines without a GPU. Fibers run CUDA kernels on the host. Gnuplot
+  # draws an experiment's report, Chromium shows it. PyTorch runs the tests of train/. The last five
   # boot a kernel with netem.
   test) packages+=("$fibers" libgtest-dev black clang clang-format-14 libclang-rt-dev openssl curl gnuplot-nox "${debian_only[@]}"
                    mesa-vulkan-drivers vulkan-validationlayers

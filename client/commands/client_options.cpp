@@ -267,10 +267,10 @@ void declare_answer_options(CLI::App& app, OptionValues& o) {
              {"none", Hold::none},
              {"economy", Hold::economy},
              {"lockstep", Hold::lockstep}},
-            "What a pass on the server waits for. none: nothing; it uses the hints that have "
-            "arrived; economy: hints on their way (fewer passes, slower over long links); "
-            "lockstep: the complete tree (one round trip per pass); auto: none, economy or no "
-            "drafting, whichever is predicted to be the fastest");
+            "Hints that a pass on the server waits for. none: it uses those that have arrived; "
+            "economy: it waits for hints on their way (fewer passes, slower over long links); "
+            "lockstep: it waits for the complete tree (one round trip per pass); auto: the client "
+            "predicts the fastest of none, economy and no drafting");
   add("--max-tokens", config.generation.tokens_max, "N", "Maximum length of an answer, in tokens")
       ->check(in_range(1u, kContextCountMax))
       ->capture_default_str();
@@ -330,7 +330,7 @@ void declare_answer_options(CLI::App& app, OptionValues& o) {
              {"local", PrivateMode::local},
              {"prefix", PrivateMode::prefix},
              {"off", PrivateMode::off}},
-            "What to do with private text, which is marked <private>...</private>, listed by "
+            "Handling of private text, which is marked <private>...</private>, listed by "
             "--private-names or found by --private-detect. mask: send placeholders, and restore "
             "the values in the answer; local: send nothing of the request, and answer on the "
             "device; prefix: like local, but send the text before the first private text, for its "
@@ -343,7 +343,7 @@ void declare_answer_options(CLI::App& app, OptionValues& o) {
       "File with private names, one per line, 10,000 at most");
   add_named(app, "--private-found", config.privacy.refuses_detected, "HOW",
             {{"mask", false}, {"refuse", true}},
-            "What to do with detected text that was neither marked nor known: mask it (mask), or "
+            "Handling of detected text that was neither marked nor known: mask it (mask), or "
             "refuse the request (refuse)");
   add_named(app, "--private-types", config.privacy.shows_types, "SHOWN",
             {{"on", true}, {"off", false}},
@@ -357,7 +357,7 @@ void declare_answer_options(CLI::App& app, OptionValues& o) {
 void declare_shown_answer_options(CLI::App& app, OptionValues& o) {
   add_named(app, "--resync", o.config.generation.resync, "POLICY",
             {{"check", wire::ResyncPolicy::check}, {"keep", wire::ResyncPolicy::keep}},
-            "What to do with text written offline: check (the server corrects it) or keep");
+            "Handling of text written offline: check (the server corrects it) or keep");
   add_milliseconds(app, "--resync-wait-ms", o.config.generation.resync_wait, 0, kMillisecondsMax,
                    "How long an answer waits for the server: to check text that ended offline, or "
                    "to continue if no local drafter can write");

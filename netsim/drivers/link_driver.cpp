@@ -18,7 +18,8 @@ class Loopback final : public LinkDriver {
     return "127.0.0.1:" + std::to_string(server_port);
   }
   Result<void> fire(const LinkEvent& /*event*/) override {
-    return Error{Errc::unsupported, "--driver loopback is no link that could go down"};
+    return Error{Errc::unsupported,
+                 "--driver loopback cannot take a link down; give tun, tc or proxy"};
   }
   Result<LinkStatistics> statistics() const override { return LinkStatistics{}; }
 };

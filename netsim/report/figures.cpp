@@ -138,7 +138,7 @@ std::vector<Plot> round_trip_plots(const RunData& data) {
     std::string note =
         "Each point is the mean over all answers of a link, at the median round trip measured "
         "before and after them.";
-    if (!all_measured) note += " Links that could not be measured are left out.";
+    if (!all_measured) note += " Links that could not be measured are omitted.";
     plots.push_back(series.plot("Tokens per second against the round trip, " + device, note,
                                 "set xlabel 'round trip, ms'\nset ylabel 'tokens/s'\n"
                                 "set yrange [0:*]\nset offsets graph 0.05, graph 0.05, 0, 0\n"));
@@ -214,7 +214,7 @@ std::vector<Plot> gap_plots(const RunData& data) {
     if (series.empty()) continue;
     plots.push_back(series.plot("Gaps between visible updates, " + setting,
                                 "Share of gaps up to each length. An update may bring several "
-                                "tokens. Answers with a deliberately cut link are left out.",
+                                "tokens. Answers with a deliberately cut link are omitted.",
                                 "set logscale x\nset xlabel 'gap, ms'\n"
                                 "set ylabel '% of gaps'\nset yrange [0:100]\n"));
   }

@@ -83,7 +83,7 @@ Arm read_arm(TomlReader& from) {
     from.fail("arm '" + arm.name + "': hold is only for a split arm");
   }
   if (!drafts && (!arm.tree.empty() || arm.chain || arm.acceptance)) {
-    from.fail("arm '" + arm.name + "' does not draft: leave out tree, chain and acceptance");
+    from.fail("arm '" + arm.name + "' does not draft: remove tree, chain and acceptance");
   }
   return arm;
 }

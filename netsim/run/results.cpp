@@ -114,7 +114,7 @@ Result<void> refuse_leftovers(const fs::path& folder) {
 }
 
 Error nothing_to_resume(const fs::path& folder) {
-  return {Errc::usage, folder.string() + ": no results to resume; leave out --resume"};
+  return {Errc::usage, folder.string() + ": no results to resume; remove --resume"};
 }
 
 ordered_json read_manifest(const fs::path& folder) {

@@ -51,7 +51,7 @@ Result<void> check_round_trips(const Experiment& e, const std::vector<NetworkPro
       "arm '" + beside->name +
           "': a client beside the server is charged the link's measured round trip, but " +
           lossy->name +
-          " loses too many packets to measure one; leave out the network or place = \"server\""};
+          " loses too many packets to measure one; remove the network or place = \"server\""};
 }
 
 class Runner {

@@ -32,8 +32,8 @@ bool Admission::enter(PromptTurn& prompt) {
   Session& session = *prompt.session;
   // A prompt neither jumps the queue nor takes memory that a draft awaits; a steady flow of prompts
   // would starve the draft.
-  const bool nobody_waits = waiting_count_ == 0 && waiting_draft_ == nullptr;
-  if (nobody_waits && sessions_.admit(session, prompt.posted)) return true;
+  const bool queue_is_empty = waiting_count_ == 0 && waiting_draft_ == nullptr;
+  if (queue_is_empty && sessions_.admit(session, prompt.posted)) return true;
   if (waiting_count_ >= waiting_max_) {
     turn_away(prompt, Refusal::no_room,
               {Errc::refused,

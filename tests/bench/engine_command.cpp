@@ -262,7 +262,7 @@ void declare_engine(CLI::App& app, EngineOptions& options) {
   app.add_option("--model", options.model, "Target, or independent drafter")
       ->type_name("FILE.gguf");
   app.add_option("--shape", options.shape,
-                 "Sizes of random weights, if there is no --model: " + known_shape_names())
+                 "Sizes of random weights, without --model: " + known_shape_names())
       ->capture_default_str();
   app.add_option("--type", options.type, "Type of the random weights")->capture_default_str();
   app.add_option("--widths", options.widths, "Numbers of rows, such as 1,2,62")
