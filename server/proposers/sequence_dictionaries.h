@@ -71,7 +71,6 @@ class ForwardDictionary {
   // A known sequence becomes the newest.
   // Requires  sequence not empty
   void add(std::uint32_t key, std::span<const std::uint32_t> sequence);
-  bool knows(std::uint32_t key) const { return sequences_.find(key) != nullptr; }
   // Newest first; empty for an unknown key. Valid until the next change.
   std::span<const Sequence> find(std::uint32_t key) const;
 

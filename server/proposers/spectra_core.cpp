@@ -10,8 +10,6 @@ namespace {
 
 constexpr std::size_t kForwardKeysMax = 8192;
 constexpr std::size_t kBackwardKeysMax = 16384;
-// Likeliest tokens searched for one the forward dictionary lacks.
-constexpr std::uint32_t kLikeliest = 64;
 
 }  // namespace
 
@@ -57,52 +55,33 @@ void SpectraCore::guess(std::span<const std::uint32_t> tokens, GuessList& guesse
 Probes SpectraCore::ask(std::span<const std::uint32_t> tokens, std::uint32_t rows_max,
                         std::uint32_t depth_max) {
   const std::uint32_t length = options_.n - 1;
-  if (depth_max < length) return {};
-  std::uint32_t count = std::min(options_.width, rows_max / length);
-  if (options_.staggered) count = std::min(count, depth_max - length + 1);
-  if (count == 0) return {};
+  const std::uint32_t count = std::min(options_.width, rows_max / length);
+  if (depth_max < length || count == 0) return {};
   while (pool_.size() < options_.width) {
     auto& sequence = pool_.emplace_back();
     while (sequence.size() < length) sequence.push_back(tokens[random_.below(tokens.size())]);
   }
-  Probes probes{.likeliest_count = options_.threshold < 1.0 ? kLikeliest : 1};
+  Probes probes;
   asked_.clear();
   for (std::uint32_t i = 0; i < count; ++i) asked_.emplace_back((next_ + i) % pool_.size(), 0);
   // The first token of all sequences, then the second, so that the last rows are the last tokens.
   std::uint32_t first_asked = 1;
   for (std::uint32_t j = 0; j < length; ++j) {
     first_asked = probes.rows.row_count();
-    std::uint32_t before = 0;  // the previous sequence's row, if they are staggered
     for (auto& [sequence, row] : asked_) {
       const std::uint32_t token = pool_[sequence][j];
-      if (options_.staggered) {
-        row = before = probes.rows.add(token, j == 0 ? before : row);
-        continue;
-      }
       const std::uint32_t known = probes.rows.child(row, token);
       row = known != 0 ? known : probes.rows.add(token, row);
     }
   }
   for (auto& [sequence, row] : asked_) row -= first_asked;
   probes.asked_count = probes.rows.row_count() - first_asked;
-  asked_rows_ = probes.asked_count;
   return probes;
 }
 
-std::uint32_t SpectraCore::choose(std::span<const std::uint32_t> likeliest) {
-  if (random_.uniform() <= options_.threshold) return likeliest.front();
-  const auto unknown =
-      std::ranges::find_if(likeliest, [&](std::uint32_t token) { return !forward_.knows(token); });
-  return unknown != likeliest.end() ? *unknown : likeliest.front();
-}
-
 void SpectraCore::learn(std::uint32_t /*root*/, std::span<const std::uint32_t> likeliest) {
-  const std::size_t each = likeliest.size() / asked_rows_;
-  // Choose all before adding any: "unknown" refers to earlier passes.
   for (const auto& [sequence, row] : asked_) {
-    pool_[sequence].push_back(choose(likeliest.subspan(row * each, each)));
-  }
-  for (const auto& [sequence, row] : asked_) {
+    pool_[sequence].push_back(likeliest[row]);
     add(pool_[sequence]);
     pool_[sequence].erase(pool_[sequence].begin());
   }
@@ -110,12 +89,9 @@ void SpectraCore::learn(std::uint32_t /*root*/, std::span<const std::uint32_t> l
 }
 
 void SpectraCore::add(std::span<const std::uint32_t> sequence) {
-  const std::size_t keys = options_.sub_ngrams ? sequence.size() - 1 : 1;
-  for (std::size_t j = 0; j < keys; ++j) {
-    if (options_.forward) forward_.add(sequence[j], sequence.subspan(j + 1));
-    if (!options_.backward) continue;
-    const std::size_t end = options_.sub_ngrams ? j + 1 : sequence.size() - 1;
-    backward_.set(sequence.first(end), sequence[end]);
+  for (std::size_t next = 1; next < sequence.size(); ++next) {
+    forward_.add(sequence[next - 1], sequence.subspan(next));
+    backward_.set(sequence.first(next), sequence[next]);
   }
 }
 

@@ -17,17 +17,6 @@ struct SpectraCoreOptions {
   std::uint32_t width = 15;  // sequences in the pool
   std::uint32_t guesses =
       15;  // per pass, and sequences that the forward dictionary keeps for each token
-  // Fraction of new candidates that use the likeliest token even if the forward dictionary knows
-  // it; the others use the likeliest unknown one. The paper's 0.1 gained less here than ignoring
-  // the dictionary (docs/records/drafters/asking-the-target.md).
-  double threshold = 1.0;
-  // For ablation measurements.
-  bool forward = true;
-  bool backward = true;
-  bool sub_ngrams = true;
-  // Each sequence starts one position after the previous one and sees its first token, as in
-  // Lookahead's window. The paper's row figures allow this reading as well.
-  bool staggered = false;
 };
 
 // SPECTRA-CORE: a pool of candidate sequences, each of which the target extends by one token per
@@ -40,8 +29,10 @@ struct SpectraCoreOptions {
 // the guess limit cannot cut it off (Algorithm 1 appends it). Guesses have at most n - 1 tokens, as
 // in its verification. The forward dictionary gets the rest of a sequence after each token, as in
 // the text, not only the next token (line 38). Candidate sequences are separate chains at the next
-// positions, as in its mask (`staggered` has the other reading). The pool starts with tokens of the
-// text.
+// positions, as in its mask. They are extended by the likeliest token even if the forward
+// dictionary knows it: the paper's threshold, which prefers unknown ones, gained less here. The
+// pool starts with tokens of the text. docs/records/drafters/asking-the-target.md measures other
+// readings.
 //
 // Source    Le et al., SPECTRA: Faster Large Language Model Inference with Optimized Internal and
 //           External Speculation (2025), Algorithm 1 and appendix B
@@ -57,7 +48,7 @@ class SpectraCore final : public ProbingMethod {
 
   void guess(std::span<const std::uint32_t> tokens, GuessList& guesses) const override;
   // Pool sequences that rows and positions allow; the others follow in later passes. Sequences with
-  // a common prefix share rows unless they are staggered.
+  // a common prefix share rows.
   Probes ask(std::span<const std::uint32_t> tokens, std::uint32_t rows_max,
              std::uint32_t depth_max) override;
   void learn(std::uint32_t root, std::span<const std::uint32_t> likeliest) override;
@@ -69,8 +60,6 @@ class SpectraCore final : public ProbingMethod {
 
  private:
   Guess backward_guess(std::span<const std::uint32_t> tokens) const;
-  // Picks the likeliest token unknown to the forward dictionary, subject to the threshold.
-  std::uint32_t choose(std::span<const std::uint32_t> likeliest);
   void add(std::span<const std::uint32_t> sequence);
 
   SpectraCoreOptions options_;
@@ -79,7 +68,6 @@ class SpectraCore final : public ProbingMethod {
   std::size_t next_ = 0;  // next sequence in turn
   // Queried sequences, each with the queried row of its last token.
   std::vector<std::pair<std::size_t, std::uint32_t>> asked_;
-  std::size_t asked_rows_ = 0;
   ForwardDictionary forward_;
   BackwardDictionary backward_;
 };

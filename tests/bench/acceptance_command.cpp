@@ -18,7 +18,6 @@
 #include "server/program/model_host.h"
 #include "server/program/speculator.h"
 #include "server/proposers/probing_methods.h"
-#include "server/proposers/spectra_core.h"
 #include "server/sessions/pass.h"
 #include "shared/base/error.h"
 #include "shared/base/progress.h"
@@ -40,7 +39,6 @@ struct AcceptanceOptions {
   ArmOptions arms;
   std::vector<std::string> merge;
   std::vector<std::string> methods;
-  bool ablations = false;
   bool drawn = false;
   std::vector<double> typical;
   std::uint32_t chain = 0;  // 0: a tree
@@ -79,7 +77,7 @@ Example:
   edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
     --kinds pld,anpd,ngram --bundle models/demo/moa-tli0.gguf --merge ngram
   edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
-    --methods lookahead,core,lookahead+ngram,core+ngram --ablations)";
+    --methods lookahead,core,lookahead+ngram,core+ngram)";
 
 struct DrafterResult {
   std::string name;
@@ -254,8 +252,6 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
       ->type_name("EPS,...")
       ->delimiter(',')
       ->check(in_range(0.0, 1.0));
-  app.add_flag("--ablations", o.ablations,
-               "Also measure SPECTRA-CORE without each of its parts and with other thresholds");
   app.add_option("--chain", o.chain, "Draft K tokens in a row instead of a tree");
   app.add_option("--kv-type", o.kv_type, "The target's keys and values: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
@@ -352,14 +348,6 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
       add_ruled(rule, TypicalThreshold{.epsilon = epsilon, .delta = std::sqrt(epsilon)});
     }
   }
-  const auto add_method = [&](std::string name, ProposerSource source) {
-    arms.push_back(
-        {.name = std::move(name),
-         .is_compared = true,
-         .answer = [&, source = std::move(source)](std::span<const std::uint32_t> prompt) {
-           return proposed_answer(**host, o, *shape, source, prompt);
-         }});
-  };
   for (const std::string& method : o.methods) {
     auto source = probing_source_of(method, **host, *backend);
     if (!source) return source.error();
@@ -367,26 +355,12 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
       return Error{Errc::usage, "--methods " + method + ": unknown method; give one of " +
                                     probing_method_names()};
     }
-    add_method(method, **std::move(source));
-  }
-  if (o.ablations) {
-    const auto arm = [](const std::string& what, const SpectraCoreOptions& options) {
-      return std::pair("core " + what, options);
-    };
-    for (const auto& [name, options] :
-         {arm("without forward", {.forward = false}), arm("without backward", {.backward = false}),
-          arm("without sub-n-grams", {.sub_ngrams = false}), arm("staggered", {.staggered = true}),
-          arm("with threshold 0.1", {.threshold = 0.1}),
-          arm("with threshold 0.5", {.threshold = 0.5}),
-          arm("with threshold 0.9", {.threshold = 0.9})}) {
-      add_method(name, {.make =
-                            [options](std::shared_ptr<std::uint32_t>) {
-                              return std::make_unique<ProbingProposer>(
-                                  std::make_unique<SpectraCore>(options));
-                            },
-                        .session_bytes = 0,
-                        .probe_rows = SpectraCore(options).rows_max()});
-    }
+    arms.push_back(
+        {.name = method,
+         .is_compared = true,
+         .answer = [&, source = **std::move(source)](std::span<const std::uint32_t> prompt) {
+           return proposed_answer(**host, o, *shape, source, prompt);
+         }});
   }
   if (arms.empty()) {
     return Error{Errc::usage, "give drafters with --bundle or --kinds, or --methods"};
