@@ -84,10 +84,7 @@ Probes ProbingProposer::probes(const TargetSession& session, std::uint32_t rows_
   Probes probes = method_->ask(tokens, rows_max, static_cast<std::uint32_t>(depth_max));
   if (probes.empty()) return {};
   probes.id = ++last_id_;
-  probes.likeliest_count = std::min(probes.likeliest_count, session.vocabulary_count());
-  asked_ = {.id = last_id_,
-            .root = tokens.back(),
-            .count = std::size_t{probes.asked_count} * probes.likeliest_count};
+  asked_ = {.id = last_id_, .root = tokens.back(), .count = probes.asked_count};
   return probes;
 }
 

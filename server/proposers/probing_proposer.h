@@ -86,7 +86,7 @@ class ProbingMethod {
   // Requires  tokens not empty
   virtual Probes ask(std::span<const std::uint32_t> tokens, std::uint32_t rows_max,
                      std::uint32_t depth_max) = 0;
-  // Answer to the last probes, for a text that ended with `root`.
+  // The likeliest token per queried row of the last probes, for a text that ended with `root`.
   virtual void learn(std::uint32_t root, std::span<const std::uint32_t> likeliest) = 0;
 };
 
@@ -104,7 +104,7 @@ class ProbingProposer final : public SessionProposer {
   struct Asked {
     std::uint64_t id;
     std::uint32_t root;  // token
-    std::size_t count;   // number of answer tokens
+    std::size_t count;   // number of queried rows
   };
 
   void take_answer(const TargetSession& session);

@@ -246,12 +246,8 @@ bool TargetSession::decide(RunningPrefill& prefill, std::uint32_t first, const M
 }
 
 void TargetSession::answer(const Probes& probes, const Matrix& asked) {
-  const std::uint32_t count = std::min(probes.likeliest_count, asked.cols);
-  probe_answer_ = {.id = probes.id,
-                   .tokens = std::vector<std::uint32_t>(std::size_t{asked.rows} * count)};
-  std::vector<float> log_probs(probe_answer_.tokens.size());
-  decoder_.backend().top_k(
-      {.logits = asked, .k = count, .tokens = probe_answer_.tokens, .log_probs = log_probs});
+  probe_answer_ = {.id = probes.id, .tokens = std::vector<std::uint32_t>(asked.rows)};
+  decoder_.backend().argmax({.logits = asked, .tokens = probe_answer_.tokens});
 }
 
 PrefillOutcome TargetSession::close(const RunningPrefill& prefill) {

@@ -45,18 +45,15 @@ using Outcome = std::variant<PrefillOutcome, VerifiedPath>;
 // like a draft, see only their own ancestors, and are never accepted.
 struct Probes {
   DraftTree rows;
-  // The last asked_count rows are queried; likeliest_count tokens are returned per row.
-  std::uint32_t asked_count = 0;
-  std::uint32_t likeliest_count = 1;
-  std::uint64_t id = 0;  // echoed in the answer
+  std::uint32_t asked_count = 0;  // the last rows, for which the likeliest tokens are returned
+  std::uint64_t id = 0;           // echoed in the answer
 
   bool empty() const { return rows.empty(); }
 };
 
 struct ProbeAnswer {
   std::uint64_t id = 0;
-  // Shape [asked_count, likeliest_count], likeliest first.
-  std::vector<std::uint32_t> tokens{};
+  std::vector<std::uint32_t> tokens{};  // one per queried row
 };
 
 // One sequence on the target: its tokens, their cache, and the distribution of the next token.
@@ -131,7 +128,6 @@ class TargetSession {
   void drop_probes();
   // Answer to the last probes; valid until the next begin() with probes or of a prompt.
   const ProbeAnswer& probe_answer() const { return probe_answer_; }
-  std::uint32_t vocabulary_count() const { return decoder_.config().vocabulary_count; }
   // True if it chooses the likeliest token.
   bool greedy() const {
     return sampler_.params().greedy() && !(filter_ && filter_->changes_logits());

@@ -28,20 +28,15 @@ class ProbesTest : public ::testing::Test {
     const std::uint64_t nodes = 1 + random_.below(80);
     return {.rows = random_tree(random_, nodes),
             .asked_count = 1 + static_cast<std::uint32_t>(random_.below(nodes)),
-            .likeliest_count = 1 + static_cast<std::uint32_t>(random_.below(5)),
             .id = id};
   }
-  // The likeliest tokens after a text that is fed as a prompt.
-  Tokens likeliest_behind(const Tokens& text, std::uint32_t count) {
+  // The likeliest token after a text that is fed as a prompt.
+  std::uint32_t likeliest_after(const Tokens& text) {
     KvCache cache = decoder_.make_cache();
     const std::uint32_t rows = decoder_.append(cache, text);
-    Tokens tokens(count);
-    std::vector<float> log_probs(count);
-    backend_->top_k({.logits = decoder_.logits(rows - 1, 1),
-                     .k = count,
-                     .tokens = tokens,
-                     .log_probs = log_probs});
-    return tokens;
+    Tokens token(1);
+    backend_->argmax({.logits = decoder_.logits(rows - 1, 1), .tokens = token});
+    return token.front();
   }
   static VerifiedPath pass(Decoder& decoder, TargetSession& target) {
     PassShare share{.session = &target, .rows_max = kMaskRowsMax};
@@ -56,7 +51,7 @@ class ProbesTest : public ::testing::Test {
   std::function<bool(std::uint32_t)> is_end_ = [](std::uint32_t t) { return t == kToyEndToken; };
 };
 
-TEST_F(ProbesTest, GiveLikeliestTokensAfterTheirOwnPaths) {
+TEST_F(ProbesTest, GiveLikeliestTokenAfterTheirOwnPaths) {
   for (int repetition = 0; repetition < 20; ++repetition) {
     TargetSession target = session();
     const Tokens prompt = random_tokens(random_, 2 + random_.below(20));
@@ -68,16 +63,14 @@ TEST_F(ProbesTest, GiveLikeliestTokensAfterTheirOwnPaths) {
     pass(decoder_, target);
     const ProbeAnswer& answer = target.probe_answer();
     ASSERT_EQ(answer.id, 7u);
-    ASSERT_EQ(answer.tokens.size(), probes.asked_count * probes.likeliest_count);
+    ASSERT_EQ(answer.tokens.size(), probes.asked_count);
     for (std::uint32_t i = 0; i < probes.asked_count; ++i) {
       Tokens path;
       std::uint32_t row = probes.rows.row_count() - probes.asked_count + i;
       for (; row != 0; row = probes.rows.parent(row)) path.push_back(probes.rows.token(row));
       Tokens asked = text;
       asked.insert(asked.end(), path.rbegin(), path.rend());
-      const auto told = answer.tokens.begin() + i * probes.likeliest_count;
-      EXPECT_EQ(Tokens(told, told + probes.likeliest_count),
-                likeliest_behind(asked, probes.likeliest_count));
+      EXPECT_EQ(answer.tokens[i], likeliest_after(asked));
     }
   }
 }
