@@ -29,26 +29,13 @@ class Cache {
     const OwnedMatrix x = matrix_of(backend, slots_, cols, numbers);
     backend.store({.x = x.all(), .cache = rows_, .first = 0});
   }
-  CacheView view() const { return rows_; }
+  operator CacheView() const { return rows_; }
 
  private:
   std::uint32_t slots_;
   std::unique_ptr<Buffer> memory_;
   CacheRows rows_;
 };
-
-Floats attend(Backend& backend, const HeadShape& heads, const Matrix& q, const Cache& keys,
-              const Cache& values, std::uint32_t prefix, const std::vector<AncestorMask>& masks) {
-  const OwnedMatrix y(backend, q.rows, heads.query_cols());
-  backend.attention({.q = q,
-                     .keys = keys.view(),
-                     .values = values.view(),
-                     .prefix = prefix,
-                     .masks = masks,
-                     .heads = heads,
-                     .y = y.all()});
-  return values_of(backend, y.all());
-}
 
 // Each width up to 70 with one of the shapes. Rows of a chain are compared with plain decoding.
 // They are always the last rows, so a row's place in its tile varies.

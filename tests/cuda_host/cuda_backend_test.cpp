@@ -241,15 +241,7 @@ Floats attended(Backend& backend, const HeadShape& heads, std::uint32_t rows,
   const OwnedMatrix keys = random(2, slots, heads.kv_cols());
   const OwnedMatrix values = random(3, slots, heads.kv_cols());
   const std::vector<AncestorMask> masks = random_tree(4, rows);
-  const OwnedMatrix y(backend, rows, heads.query_cols());
-  backend.attention({.q = q.all(),
-                     .keys = keys.all(),
-                     .values = values.all(),
-                     .prefix = prefix,
-                     .masks = masks,
-                     .heads = heads,
-                     .y = y.all()});
-  return values_of(backend, y.all());
+  return attend(backend, heads, q.all(), keys.all(), values.all(), prefix, masks);
 }
 
 // Every kernel runs in the shared memory that needs no opt-in. Processors older than 8.0 give 64

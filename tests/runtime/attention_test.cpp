@@ -62,15 +62,8 @@ class AttentionTest : public OpTest {
     const OwnedMatrix q_matrix = matrix_of(backend(), c.rows, c.heads.query_cols(), q);
     const OwnedMatrix keys_matrix = matrix_of(backend(), capacity, c.heads.kv_cols(), keys);
     const OwnedMatrix values_matrix = matrix_of(backend(), capacity, c.heads.kv_cols(), values);
-    const OwnedMatrix y_matrix(backend(), c.rows, c.heads.query_cols());
-    backend().attention({.q = q_matrix.all(),
-                         .keys = keys_matrix.all(),
-                         .values = values_matrix.all(),
-                         .prefix = c.prefix,
-                         .masks = c.masks,
-                         .heads = c.heads,
-                         .y = y_matrix.all()});
-    const Floats y = values_of(backend(), y_matrix.all());
+    const Floats y = attend(backend(), c.heads, q_matrix.all(), keys_matrix.all(),
+                            values_matrix.all(), c.prefix, c.masks);
 
     const std::size_t dim = c.heads.head_dim;
     for (std::size_t r = 0; r < c.rows; ++r) {
@@ -91,21 +84,15 @@ class AttentionTest : public OpTest {
   }
 };
 
+constexpr HeadShape kOneHead{.query_heads = 1, .kv_heads = 1, .head_dim = 2};
+
 // Scores ln 3 and 0 make weights 3/4 and 1/4.
 TEST_P(AttentionTest, WeighsValuesBySoftmax) {
   const float score = std::log(3.0f) * std::sqrt(2.0f);
   const OwnedMatrix q = matrix_of(backend(), 1, 2, Floats{1, 0});
   const OwnedMatrix keys = matrix_of(backend(), 2, 2, Floats{score, 5, 0, -7});
   const OwnedMatrix values = matrix_of(backend(), 2, 2, Floats{4, 8, 0, 16});
-  const OwnedMatrix y(backend(), 1, 2);
-  backend().attention({.q = q.all(),
-                       .keys = keys.all(),
-                       .values = values.all(),
-                       .prefix = 2,
-                       .masks = {},
-                       .heads = {.query_heads = 1, .kv_heads = 1, .head_dim = 2},
-                       .y = y.all()});
-  const Floats weighed = values_of(backend(), y.all());
+  const Floats weighed = attend(backend(), kOneHead, q.all(), keys.all(), values.all(), 2, {});
   EXPECT_NEAR(weighed[0], 3.0f, 1e-5f);
   EXPECT_NEAR(weighed[1], 10.0f, 1e-5f);
 }
@@ -115,21 +102,13 @@ TEST_P(AttentionTest, HidesSiblings) {
   const OwnedMatrix q(backend(), 3, 2);  // zeros: even weights
   const OwnedMatrix keys(backend(), 4, 2);
   const OwnedMatrix values = matrix_of(backend(), 4, 2, Floats{3, 0, 6, 0, 9, 0, 30, 0});
-  const OwnedMatrix y(backend(), 3, 2);
   std::vector<AncestorMask> masks(3);
   masks[0].set(0);
   masks[1].set(0);
   masks[1].set(1);
   masks[2].set(0);
   masks[2].set(2);
-  backend().attention({.q = q.all(),
-                       .keys = keys.all(),
-                       .values = values.all(),
-                       .prefix = 1,
-                       .masks = masks,
-                       .heads = {.query_heads = 1, .kv_heads = 1, .head_dim = 2},
-                       .y = y.all()});
-  const Floats means = values_of(backend(), y.all());
+  const Floats means = attend(backend(), kOneHead, q.all(), keys.all(), values.all(), 1, masks);
   EXPECT_NEAR(means[0], 4.5f, 1e-5f);   // (3 + 6) / 2
   EXPECT_NEAR(means[2], 6.0f, 1e-5f);   // (3 + 6 + 9) / 3
   EXPECT_NEAR(means[4], 13.0f, 1e-5f);  // (3 + 6 + 30) / 3
@@ -178,27 +157,11 @@ TEST_P(AttentionTest, RowsOfWidePassMatchSingleRowsBitForBit) {
   };
   const OwnedMatrix keys = cache(2);
   const OwnedMatrix values = cache(3);
-  const auto attend = [&](const Matrix& rows, std::uint32_t prefix,
-                          const std::vector<AncestorMask>& masks) {
-    const OwnedMatrix y(backend(), rows.rows, heads.query_cols());
-    backend().attention({.q = rows,
-                         .keys = keys.all(),
-                         .values = values.all(),
-                         .prefix = prefix,
-                         .masks = masks,
-                         .heads = heads,
-                         .y = y.all()});
-    return values_of(backend(), y.all());
-  };
-  std::vector<AncestorMask> chain(kRows);
-  for (std::uint32_t r = 0; r < kRows; ++r) {
-    for (std::uint32_t j = 0; j <= r; ++j) chain[r].set(j);
-  }
-  const Floats together = attend(q_matrix.all(), kPrefix, chain);
+  const Floats together = attend(backend(), heads, q_matrix.all(), keys.all(), values.all(),
+                                 kPrefix, causal_masks(kRows));
   for (const std::uint32_t r : {0u, 17u, 18u, 179u, kRows - 1}) {
-    std::vector<AncestorMask> own(1);
-    own[0].set(0);
-    const Floats alone = attend(q_matrix.all().row_range(r, 1), kPrefix + r, own);
+    const Floats alone = attend(backend(), heads, q_matrix.all().row_range(r, 1), keys.all(),
+                                values.all(), kPrefix + r, causal_masks(1));
     EXPECT_TRUE(same_bytes(alone, std::span(together).subspan(r * query_cols, query_cols)))
         << "row " << r;
   }
@@ -216,17 +179,11 @@ TEST_P(AttentionTest, SurvivesLargeScores) {
   const OwnedMatrix q = matrix_of(backend(), 1, 2, Floats{1, 0});
   const OwnedMatrix keys_matrix = matrix_of(backend(), kSlots, 2, keys);
   const OwnedMatrix values_matrix = matrix_of(backend(), kSlots, 2, values);
-  const OwnedMatrix y(backend(), 1, 2);
-  backend().attention({.q = q.all(),
-                       .keys = keys_matrix.all(),
-                       .values = values_matrix.all(),
-                       .prefix = kSlots,
-                       .masks = {},
-                       .heads = {.query_heads = 1, .kv_heads = 1, .head_dim = 2},
-                       .y = y.all()});
+  const Floats y =
+      attend(backend(), kOneHead, q.all(), keys_matrix.all(), values_matrix.all(), kSlots, {});
   // The last slot leads by 5 / sqrt(2): weights 1 : 0.0292 : 0.0292^2 ...
   const double ratio = std::exp(-5.0 / std::sqrt(2.0));
-  EXPECT_NEAR(values_of(backend(), y.all())[0], 199.0 - ratio / (1.0 - ratio), 1e-3);
+  EXPECT_NEAR(y[0], 199.0 - ratio / (1.0 - ratio), 1e-3);
 }
 
 using GroupAttentionTest = OpTest;

@@ -181,15 +181,8 @@ class PathTest : public OpTest {
     const auto capacity = static_cast<std::uint32_t>(keys.size() / kHeads.kv_cols());
     const OwnedMatrix keys_matrix = matrix_of(backend(), capacity, kHeads.kv_cols(), keys);
     const OwnedMatrix values_matrix = matrix_of(backend(), capacity, kHeads.kv_cols(), values);
-    const OwnedMatrix y(backend(), q.rows, q.cols);
-    backend().attention({.q = q,
-                         .keys = keys_matrix.all(),
-                         .values = values_matrix.all(),
-                         .prefix = prefix,
-                         .masks = masks,
-                         .heads = kHeads,
-                         .y = y.all()});
-    return values_of(backend(), y.all());
+    return testing::attend(backend(), kHeads, q, keys_matrix.all(), values_matrix.all(), prefix,
+                           masks);
   }
 };
 

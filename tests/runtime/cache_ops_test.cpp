@@ -32,22 +32,6 @@ TEST_P(CompactTest, MovesChosenSlotsTogether) {
   EXPECT_EQ(values_of(backend(), cache.all().row_range(0, 5)), (Floats{0, 1, 2, 3, 5}));
 }
 
-TEST_P(CompactTest, MovesOverlappingRows) {
-  for (const std::uint32_t cols : kAwkwardCounts) {
-    const Floats rows = random_floats(cols, 100 * cols);
-    const OwnedMatrix cache = matrix_of(backend(), 100, cols, rows);
-    std::vector<std::uint32_t> slots;
-    for (std::uint32_t slot = 11; slot < 100; slot += 1 + slot % 3) slots.push_back(slot);
-    backend().compact({.cache = cache.all(), .first = 10, .slots = slots});
-    const Floats moved = values_of(backend(), cache.all());
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      EXPECT_TRUE(same_bytes(std::span(moved).subspan((10 + i) * cols, cols),
-                             std::span(rows).subspan(slots[i] * cols, cols)))
-          << "slot " << slots[i];
-    }
-  }
-}
-
 // Two layers, two heads of two dimensions: y = [K_head0 | V_head0 | K_head1 | V_head1].
 TEST_P(GatherLayersTest, InterleavesKeysAndValuesByHead) {
   const OwnedMatrix keys0 = matrix_of(backend(), 2, 4, Floats{0, 0, 0, 0, 1, 2, 3, 4});

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
 
 #include "shared/runtime/decoder.h"
@@ -31,10 +32,11 @@ Floats rounded(DType type, Floats numbers) {
   return numbers;
 }
 
-// Pages of `page_slots` that cover `slots`, in reverse order; empty if page_slots is 0.
-std::vector<std::uint32_t> reversed_pages(std::uint32_t slots, std::uint32_t page_slots) {
+// Pages of `page_slots` that cover `slots`, in random order; empty if page_slots is 0.
+std::vector<std::uint32_t> shuffled_pages(std::uint32_t slots, std::uint32_t page_slots) {
   std::vector<std::uint32_t> pages(page_slots > 0 ? (slots + page_slots - 1) / page_slots : 0);
-  std::iota(pages.rbegin(), pages.rend(), 0u);
+  std::iota(pages.begin(), pages.end(), 0u);
+  std::shuffle(pages.begin(), pages.end(), Random(slots + page_slots));
   return pages;
 }
 
@@ -78,17 +80,45 @@ class TypedCache {
 
 class CacheTypeTest : public OpTest {
  protected:
-  // Runs a check for each type and arrangement that this backend supports.
+  // Runs a check for each type and page size (0: contiguous) that this backend supports.
   template <class Check>
-  void for_each_type(const Check& check) {
+  void for_each_type(const Check& check,
+                     std::initializer_list<std::uint32_t> page_sizes = {0u, 8u}) {
     for (const DType type : kTypes) {
       if (!backend().takes_cache_type(type)) continue;
-      for (const std::uint32_t page_slots : {0u, 8u}) {
+      for (const std::uint32_t page_slots : page_sizes) {
         if (page_slots > 0 && !backend().takes_pages()) continue;
         SCOPED_TRACE(std::string(traits(type).name) + ", pages of " + std::to_string(page_slots));
         check(type, page_slots);
       }
     }
+  }
+  // Attention of a random tree gives the bits of contiguous float32 slots with rounded values.
+  void expect_exact_attention(const HeadShape& heads, std::uint32_t prefix, std::uint32_t rows,
+                              std::initializer_list<std::uint32_t> page_sizes) {
+    const std::uint64_t seed = heads.head_dim + prefix + rows;
+    const std::uint32_t slots = prefix + rows;
+    const Floats keys = random_floats(seed, slots * heads.kv_cols());
+    const Floats values = random_floats(seed + 1, slots * heads.kv_cols());
+    const OwnedMatrix q = matrix_of(backend(), rows, heads.query_cols(),
+                                    random_floats(3, std::size_t{rows} * heads.query_cols()));
+    const auto masks = random_tree(seed, rows);
+    for_each_type(
+        [&](DType type, std::uint32_t page_slots) {
+          const OwnedMatrix k = matrix_of(backend(), slots, heads.kv_cols(), rounded(type, keys));
+          const OwnedMatrix v = matrix_of(backend(), slots, heads.kv_cols(), rounded(type, values));
+          const auto pages = shuffled_pages(slots, page_slots);
+          TypedCache stored_keys(backend(), type, slots, heads.kv_cols(), pages, page_slots);
+          TypedCache stored_values(backend(), type, slots, heads.kv_cols(), pages, page_slots);
+          stored_keys.store(0, keys);
+          stored_values.store(0, values);
+          EXPECT_TRUE(
+              same_bytes(attend(backend(), heads, q.all(), stored_keys.view(), stored_values.view(),
+                                prefix, masks),
+                         attend(backend(), heads, q.all(), k.all(), v.all(), prefix, masks)))
+              << rows << " rows after " << prefix << ", heads of " << heads.head_dim;
+        },
+        page_sizes);
   }
 };
 
@@ -102,7 +132,7 @@ TEST_P(CacheTypeTest, StoreRoundsToNearestAndKeepsFiniteValues) {
   numbers.insert(numbers.end(), more.begin(), more.end());
   const auto cols = static_cast<std::uint32_t>(numbers.size());
   for_each_type([&](DType type, std::uint32_t page_slots) {
-    const auto pages = reversed_pages(20, page_slots);
+    const auto pages = shuffled_pages(20, page_slots);
     TypedCache cache(backend(), type, 20, cols, pages, page_slots);
     cache.store(7, numbers);
     const Floats stored = cache.read(7, 1);
@@ -130,21 +160,14 @@ TEST_P(CacheTypeTest, StoreRoundsToNearestAndKeepsFiniteValues) {
 TEST_P(CacheTypeTest, KeyBeyondFloat16RangeStillWins) {
   const HeadShape heads{.query_heads = 1, .kv_heads = 1, .head_dim = 2};
   for_each_type([&](DType type, std::uint32_t page_slots) {
-    const auto pages = reversed_pages(2, page_slots);
+    const auto pages = shuffled_pages(2, page_slots);
     TypedCache keys(backend(), type, 2, 2, pages, page_slots);
     TypedCache values(backend(), type, 2, 2, pages, page_slots);
     keys.store(0, Floats{100000.0f, 0.0f, 1.0f, 0.0f});
     values.store(0, Floats{3.0f, 4.0f, 5.0f, 6.0f});
     const OwnedMatrix q = matrix_of(backend(), 1, 2, Floats{1.0f, 0.0f});
-    const OwnedMatrix y(backend(), 1, 2);
-    backend().attention({.q = q.all(),
-                         .keys = keys.view(),
-                         .values = values.view(),
-                         .prefix = 2,
-                         .masks = {},
-                         .heads = heads,
-                         .y = y.all()});
-    EXPECT_EQ(values_of(backend(), y.all()), (Floats{3.0f, 4.0f}));
+    EXPECT_EQ(attend(backend(), heads, q.all(), keys.view(), values.view(), 2, {}),
+              (Floats{3.0f, 4.0f}));
   });
 }
 
@@ -154,76 +177,64 @@ TEST_P(CacheTypeTest, AttentionMatchesRoundedValuesBitForBit) {
                               {.query_heads = 2, .kv_heads = 2, .head_dim = 10},
                               {.query_heads = 4, .kv_heads = 2, .head_dim = 128},
                               {.query_heads = 2, .kv_heads = 1, .head_dim = 256}};
-  std::uint64_t seed = 1;
   for (const HeadShape& heads : shapes) {
     for (const std::uint32_t prefix : {0u, 63u, 200u}) {
       for (const std::uint32_t rows : {1u, 13u}) {
-        const std::uint32_t slots = prefix + rows;
-        const Floats keys = random_floats(++seed, slots * heads.kv_cols());
-        const Floats values = random_floats(seed + 1, slots * heads.kv_cols());
-        const OwnedMatrix q = matrix_of(backend(), rows, heads.query_cols(),
-                                        random_floats(3, std::size_t{rows} * heads.query_cols()));
-        const auto masks = random_tree(seed, rows);
-        const OwnedMatrix y(backend(), rows, heads.query_cols());
-        const auto attend = [&](const CacheView& k, const CacheView& v) {
-          backend().attention({.q = q.all(),
-                               .keys = k,
-                               .values = v,
-                               .prefix = prefix,
-                               .masks = masks,
-                               .heads = heads,
-                               .y = y.all()});
-          return values_of(backend(), y.all());
-        };
-        for_each_type([&](DType type, std::uint32_t page_slots) {
-          const OwnedMatrix k = matrix_of(backend(), slots, heads.kv_cols(), rounded(type, keys));
-          const OwnedMatrix v = matrix_of(backend(), slots, heads.kv_cols(), rounded(type, values));
-          const Floats expected = attend(k.all(), v.all());
-          const auto pages = reversed_pages(slots, page_slots);
-          TypedCache stored_keys(backend(), type, slots, heads.kv_cols(), pages, page_slots);
-          TypedCache stored_values(backend(), type, slots, heads.kv_cols(), pages, page_slots);
-          stored_keys.store(0, keys);
-          stored_values.store(0, values);
-          ASSERT_TRUE(same_bytes(attend(stored_keys.view(), stored_values.view()), expected))
-              << rows << " rows after " << prefix << ", heads of " << heads.head_dim;
-        });
+        expect_exact_attention(heads, prefix, rows, {0u, 8u});
       }
     }
   }
 }
 
-TEST_P(CacheTypeTest, CompactMovesOnlyTheSlots) {
-  constexpr std::uint32_t kSlots = 90;
-  for (const std::uint32_t cols : {1u, 33u, 128u}) {
-    for_each_type([&](DType type, std::uint32_t page_slots) {
-      const auto pages = reversed_pages(kSlots, page_slots);
-      TypedCache cache(backend(), type, kSlots, cols, pages, page_slots);
-      Floats expected = rounded(type, random_floats(cols, kSlots * cols));
-      cache.store(0, expected);
-      std::vector<std::uint32_t> slots;
-      for (std::uint32_t slot = 11; slot < kSlots; slot += 1 + slot % 3) slots.push_back(slot);
-      backend().compact({.cache = cache.view(), .first = 10, .slots = slots});
-      for (std::size_t i = 0; i < slots.size(); ++i) {
-        std::copy_n(expected.begin() + slots[i] * cols, cols,
-                    expected.begin() + static_cast<std::ptrdiff_t>((10 + i) * cols));
-      }
-      EXPECT_TRUE(same_bytes(cache.read(0, kSlots), expected)) << cols;
-    });
+TEST_P(CacheTypeTest, AttentionReadsSmallAndLargePages) {
+  const HeadShape heads{.query_heads = 6, .kv_heads = 2, .head_dim = 48};
+  for (const std::uint32_t prefix : {0u, 31u, 33u, 200u}) {
+    for (const std::uint32_t rows : {1u, 9u, 70u}) {
+      expect_exact_attention(heads, prefix, rows, {2u, 32u});
+    }
+  }
+}
+
+TEST_P(CacheTypeTest, StoreAndCompactMoveOnlyTheirSlots) {
+  constexpr std::uint32_t kSlots = 100;
+  for (const std::uint32_t cols : kAwkwardCounts) {
+    for_each_type(
+        [&](DType type, std::uint32_t page_slots) {
+          const auto pages = shuffled_pages(kSlots, page_slots);
+          TypedCache cache(backend(), type, kSlots, cols, pages, page_slots);
+          Floats expected = rounded(type, random_floats(cols, kSlots * cols));
+          cache.store(0, expected);
+          const Floats rows = rounded(type, random_floats(2, 40 * cols));
+          cache.store(25, rows);
+          std::ranges::copy(rows, expected.begin() + 25 * cols);
+          EXPECT_TRUE(same_bytes(cache.read(0, kSlots), expected)) << cols;
+
+          std::vector<std::uint32_t> slots;
+          for (std::uint32_t slot = 11; slot < kSlots; slot += 1 + slot % 3) slots.push_back(slot);
+          backend().compact({.cache = cache.view(), .first = 10, .slots = slots});
+          for (std::size_t i = 0; i < slots.size(); ++i) {
+            std::copy_n(expected.begin() + slots[i] * cols, cols,
+                        expected.begin() + static_cast<std::ptrdiff_t>((10 + i) * cols));
+          }
+          EXPECT_TRUE(same_bytes(cache.read(0, kSlots), expected)) << cols;
+        },
+        {0u, 1u, 8u, 32u});
   }
 }
 
 TEST_P(CacheTypeTest, GatherLayersReadsRoundedValues) {
-  constexpr std::uint32_t kSlots = 40;
+  constexpr std::uint32_t kSlots = 70;
+  constexpr std::uint32_t kLayers = 3;
   const HeadShape heads{.query_heads = 2, .kv_heads = 2, .head_dim = 22};
-  const std::vector<std::uint32_t> slots = {0, 7, 8, 9, 39};
-  const OwnedMatrix y(backend(), 2 * 5, 2 * heads.kv_cols());
-  for_each_type([&](DType type, std::uint32_t page_slots) {
-    const auto pages = reversed_pages(kSlots, page_slots);
+  const std::vector<std::uint32_t> slots = {0, 7, 8, 9, 15, 16, 17, 40, 69};
+  const OwnedMatrix y(backend(), kLayers * 9, 2 * heads.kv_cols());
+  const auto check = [&](DType type, std::uint32_t page_slots) {
+    const auto pages = shuffled_pages(kSlots, page_slots);
     std::vector<std::unique_ptr<TypedCache>> caches;
     std::vector<OwnedMatrix> floats;
     std::vector<CacheView> stored[2];
     std::vector<CacheView> expected[2];
-    for (std::uint64_t i = 0; i < 4; ++i) {
+    for (std::uint64_t i = 0; i < 2 * kLayers; ++i) {
       const Floats numbers = random_floats(i, kSlots * heads.kv_cols());
       caches.push_back(std::make_unique<TypedCache>(backend(), type, kSlots, heads.kv_cols(), pages,
                                                     page_slots));
@@ -245,7 +256,8 @@ TEST_P(CacheTypeTest, GatherLayersReadsRoundedValues) {
       const Floats wanted = gather(expected);
       EXPECT_TRUE(same_bytes(gather(stored), wanted));
     }
-  });
+  };
+  for_each_type(check, {0u, 8u, 16u});
 }
 
 // Lossless drafting relies on this. Rows of a pass read each other's keys and values as stored, so

@@ -207,6 +207,21 @@ inline std::vector<AncestorMask> random_tree(std::uint64_t seed, std::uint32_t r
   return masks;
 }
 
+// Result of attention, one row per query.
+inline Floats attend(Backend& backend, const HeadShape& heads, const Matrix& q,
+                     const CacheView& keys, const CacheView& values, std::uint32_t prefix,
+                     std::span<const AncestorMask> masks) {
+  const OwnedMatrix y(backend, q.rows, heads.query_cols());
+  backend.attention({.q = q,
+                     .keys = keys,
+                     .values = values,
+                     .prefix = prefix,
+                     .masks = masks,
+                     .heads = heads,
+                     .y = y.all()});
+  return values_of(backend, y.all());
+}
+
 // A weight on a backend, with its bytes and decoded values.
 struct TestWeight {
   TestWeight(Backend& backend, DType type, std::uint32_t rows, std::uint32_t cols,
