@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <latch>
 #include <optional>
 #include <thread>
@@ -43,26 +44,33 @@ Instant soon() {
   return Clock::now() + 60s;
 }
 
-struct Heard final : GenerationObserver {
-  Listener answer;  // the answer so far
-  std::atomic<std::uint32_t> tokens = 0;
+// Calls a function after each token.
+struct Heard final : Listener {
+  std::atomic<std::uint32_t> seen = 0;
+  std::function<void()> on_seen = [] {};
 
-  void on_token(std::uint32_t token, Provenance provenance) override {
-    answer.on_token(token, provenance);
-    ++tokens;
+  void on_token(std::uint32_t token, Provenance by) override {
+    Listener::on_token(token, by);
+    ++seen;
+    on_seen();
   }
-  void on_confirmed(std::uint32_t first, std::uint32_t end) override {
-    answer.on_confirmed(first, end);
-  }
-  void on_kept(std::uint32_t count) override { answer.on_kept(count); }
-  void on_rewrite(std::uint32_t index) override { answer.on_rewrite(index); }
-  void on_state(ClientState state, const std::string& why) override { answer.on_state(state, why); }
-
   void await_tokens(std::uint32_t count) const {
     const Instant deadline = soon();
-    while (tokens < count && Clock::now() < deadline) std::this_thread::yield();
-    EXPECT_GE(tokens, count);
+    while (seen < count && Clock::now() < deadline) std::this_thread::yield();
+    EXPECT_GE(seen, count);
   }
+  // Prepares for the next answer.
+  void forget() { Listener::operator=({}); }
+};
+
+// Conversations of one engine; the n-th is about the n-th prompt.
+struct Talks {
+  explicit Talks(SharedDrafters* drafters, SendGrid* grid = nullptr)
+      : engine(drafters, nullptr, grid) {}
+
+  Engine engine;
+  Heard heard[kConversations];
+  std::unique_ptr<EngineConversation> talk[kConversations];
 };
 
 class EngineTest : public ::testing::TestWithParam<std::optional<Hold>> {
@@ -93,14 +101,18 @@ class EngineTest : public ::testing::TestWithParam<std::optional<Hold>> {
     return *drafters_;
   }
 
+  // Opens links to the server with this change of their options.
+  auto opens(std::function<void(ClientLinkOptions&)> change) {
+    return [this, change](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
+      ClientLinkOptions options = server_->link_options(bundle_);
+      options.on_event = std::move(wake);
+      change(options);
+      return ClientLink::open(std::move(options)).value();
+    };
+  }
+
   Engine::ConversationParts parts(Heard& heard) {
-    return {.open_link = [this](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
-              ClientLinkOptions options = server_->link_options(bundle_);
-              options.on_event = std::move(wake);
-              auto link = ClientLink::open(std::move(options));
-              if (!link) return link.error();
-              return std::move(*link);
-            },
+    return {.open_link = opens([](ClientLinkOptions&) {}),
             .observer = heard,
             .is_end = [this](std::uint32_t token) { return bundle_.tokenizer().is_end(token); },
             .options = {.tree = TreeShape{.breadth = 3, .depth = 4, .nodes = 12},
@@ -129,6 +141,15 @@ class EngineTest : public ::testing::TestWithParam<std::optional<Hold>> {
     return expected_[i];
   }
 
+  void begin(Talks& talks, std::uint32_t i) { begin(talks, i, parts(talks.heard[i])); }
+  void begin(Talks& talks, std::uint32_t i, Engine::ConversationParts of) {
+    talks.talk[i] = talks.engine.open(std::move(of)).value();
+    talks.talk[i]->answer(prompt(i));
+  }
+
+  void expect_right(const Talks& talks, std::uint32_t i) {
+    expect_right(*talks.talk[i], talks.heard[i], i);
+  }
   // The answer is complete and equals the target's.
   void expect_right(EngineConversation& conversation, const Heard& heard, std::uint32_t i) {
     SCOPED_TRACE(kPrompts[i]);
@@ -136,8 +157,8 @@ class EngineTest : public ::testing::TestWithParam<std::optional<Hold>> {
     const auto outcome = conversation.outcome();
     ASSERT_TRUE(outcome) << outcome.error().message;
     EXPECT_EQ((*outcome)->tokens, expected(i));
-    EXPECT_EQ((*outcome)->tokens, heard.answer.tokens);
-    EXPECT_EQ((*outcome)->provenance, heard.answer.provenance);
+    EXPECT_EQ((*outcome)->tokens, heard.tokens);
+    EXPECT_EQ((*outcome)->provenance, heard.provenance);
     EXPECT_GT((*outcome)->link.bytes_up, 0u);
   }
 
@@ -178,24 +199,10 @@ class BackedUpLink final : public TargetLink {
   Seen& seen_;
 };
 
-// Conversations of one engine; the n-th is about the n-th prompt.
-struct Talks {
-  explicit Talks(SharedDrafters* drafters) : engine(drafters) {}
-
-  Engine engine;
-  Heard heard[kConversations];
-  std::unique_ptr<EngineConversation> talk[kConversations];
-};
-
 TEST_P(EngineTest, ParallelAnswersEqualPlainDecoding) {
   Talks talks(&drafters());
-  for (std::uint32_t i = 0; i < kConversations; ++i) {
-    talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
-  }
-  for (std::uint32_t i = 0; i < kConversations; ++i) talks.talk[i]->answer(prompt(i));
-  for (std::uint32_t i = 0; i < kConversations; ++i) {
-    expect_right(*talks.talk[i], talks.heard[i], i);
-  }
+  for (std::uint32_t i = 0; i < kConversations; ++i) begin(talks, i);
+  for (std::uint32_t i = 0; i < kConversations; ++i) expect_right(talks, i);
   EXPECT_EQ(loads_, 1u) << "weights are loaded once";
 }
 
@@ -216,8 +223,7 @@ TEST_P(EngineTest, OpenLaterDoesNotWaitForDrafting) {
         std::move(drafter), lab::DraftingPace{.step = 1ms},
         lab::PaceClock{.now = [] { return Clock::now(); }, .wait_until = wait});
   };
-  talks.talk[0] = talks.engine.open(std::move(slow)).value();
-  talks.talk[0]->answer(prompt(0));
+  begin(talks, 0, std::move(slow));
   drafting.wait();
   talks.talk[1] = talks.engine.open_later(parts(talks.heard[1]));
   talks.talk[1]->answer(prompt(1));
@@ -227,58 +233,48 @@ TEST_P(EngineTest, OpenLaterDoesNotWaitForDrafting) {
   talks.talk[2]->close_link();
   let_go.count_down();
   talks.talk[2].reset();
-  for (std::uint32_t i = 0; i < 2; ++i) expect_right(*talks.talk[i], talks.heard[i], i);
+  for (std::uint32_t i = 0; i < 2; ++i) expect_right(talks, i);
 }
 
-TEST_P(EngineTest, FailedOpeningBecomesOutcomeOfAnswer) {
+TEST_P(EngineTest, ReportsLinkThatCannotBeCreated) {
   Engine engine(&drafters());
   Heard heard;
   Engine::ConversationParts of = parts(heard);
   of.open_link = [](std::function<void()>) -> Result<std::unique_ptr<TargetLink>> {
     return Error{Errc::bad_file, "no such certificate"};
   };
+  EXPECT_TRUE(fails_with(engine.open(of), Errc::bad_file, "no such certificate"));
   const auto conversation = engine.open_later(std::move(of));
   conversation->answer(prompt(0));
   ASSERT_TRUE(conversation->wait_until(soon()));
-  EXPECT_EQ(conversation->outcome().error().message, "no such certificate");
+  EXPECT_TRUE(fails_with(conversation->outcome(), Errc::bad_file, "no such certificate"));
 }
 
 TEST_P(EngineTest, AnswersEqualPlainDecodingOnSendGrid) {
   SendGrid grid;
-  Engine engine(&drafters(), nullptr, &grid);
-  Heard heard[3];
-  std::unique_ptr<EngineConversation> talk[3];
+  Talks talks(&drafters(), &grid);
   for (std::uint32_t i = 0; i < 3; ++i) {
-    Engine::ConversationParts of = parts(heard[i]);
-    of.open_link = [&](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
-      ClientLinkOptions options = server_->link_options(bundle_);
-      options.on_event = std::move(wake);
-      options.grid = &grid;
-      return ClientLink::open(std::move(options)).value();
-    };
-    talk[i] = engine.open(std::move(of)).value();
-    talk[i]->answer(prompt(i));
+    Engine::ConversationParts of = parts(talks.heard[i]);
+    of.open_link = opens([&](ClientLinkOptions& options) { options.grid = &grid; });
+    begin(talks, i, std::move(of));
   }
-  heard[0].await_tokens(1);
+  talks.heard[0].await_tokens(1);
   {
     const SendGrid::Hold hold(grid);
-    for (std::uint32_t i = 0; i < 2; ++i) expect_right(*talk[i], heard[i], i);
+    for (std::uint32_t i = 0; i < 2; ++i) expect_right(talks, i);
     // The next turn falls into another step.
-    heard[0].answer = {};
-    talk[0]->answer(prompt(2));
-    expect_right(*talk[0], heard[0], 2);
+    talks.heard[0].forget();
+    talks.talk[0]->answer(prompt(2));
+    expect_right(*talks.talk[0], talks.heard[0], 2);
   }
-  expect_right(*talk[2], heard[2], 2);
+  expect_right(talks, 2);
 }
 
 TEST_P(EngineTest, CancelledConversationLeavesOthersUnaffected) {
   // Slow, so that the answer is still running when it is cancelled.
   server_ = start_server(10ms);
   Talks talks(&drafters());
-  for (std::uint32_t i = 0; i < kConversations; ++i) {
-    talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
-    talks.talk[i]->answer(prompt(i));
-  }
+  for (std::uint32_t i = 0; i < kConversations; ++i) begin(talks, i);
   EngineConversation& cut = *talks.talk[1];
   talks.heard[1].await_tokens(1);
   cut.cancel();
@@ -289,11 +285,11 @@ TEST_P(EngineTest, CancelledConversationLeavesOthersUnaffected) {
   ASSERT_LT(outcome.tokens.size(), whole.size());
   EXPECT_TRUE(std::equal(outcome.tokens.begin(), outcome.tokens.end(), whole.begin()));
   for (std::uint32_t i = 0; i < kConversations; ++i) {
-    if (i != 1) expect_right(*talks.talk[i], talks.heard[i], i);
+    if (i != 1) expect_right(talks, i);
   }
-  talks.heard[1].answer = {};
+  talks.heard[1].forget();
   cut.answer(prompt(1));
-  expect_right(cut, talks.heard[1], 1);
+  expect_right(talks, 1);
 }
 
 TEST_P(EngineTest, ConversationWithCutLinkContinuesOffline) {
@@ -307,11 +303,10 @@ TEST_P(EngineTest, ConversationWithCutLinkContinuesOffline) {
         return std::make_unique<lab::CutLink>(open(std::move(wake)).value(), kCut, "cut");
       };
     }
-    talks.talk[i] = talks.engine.open(std::move(of)).value();
-    talks.talk[i]->answer(prompt(i));
+    begin(talks, i, std::move(of));
   }
   for (std::uint32_t i = 0; i < kConversations; ++i) {
-    if (i != 3) expect_right(*talks.talk[i], talks.heard[i], i);
+    if (i != 3) expect_right(talks, i);
   }
   ASSERT_TRUE(talks.talk[3]->wait_until(soon()));
   const GenerationOutcome outcome = *talks.talk[3]->outcome().value();
@@ -345,37 +340,16 @@ TEST_P(EngineTest, SendsNoHintsUnderBackPressure) {
   EXPECT_EQ(seen.while_backed_up, 0u);
 }
 
-// Cuts the connection during an answer.
-class PlugPuller final : public GenerationObserver {
- public:
-  explicit PlugPuller(LinkPlug& plug) : plug_(plug) {}
-  void on_token(std::uint32_t, Provenance) override {
-    if (++tokens_ == 5) plug_.put(false);
-  }
-  void on_confirmed(std::uint32_t, std::uint32_t) override {}
-  void on_kept(std::uint32_t) override {}
-  void on_rewrite(std::uint32_t) override {}
-  void on_state(ClientState, const std::string&) override {}
-
- private:
-  LinkPlug& plug_;
-  std::uint32_t tokens_ = 0;
-};
-
 TEST_P(EngineTest, CheckedAnswerStatsCoverWholeAnswer) {
   server_ = start_server(10ms);
   LinkPlug plug;
-  PlugPuller puller(plug);
   Heard heard;
-  heard.answer.also = &puller;
+  heard.on_seen = [&] {
+    if (heard.seen == 5) plug.put(false);
+  };
   Engine engine(&drafters());
   Engine::ConversationParts of = parts(heard);
-  of.open_link = [&](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
-    ClientLinkOptions options = server_->link_options(bundle_);
-    options.on_event = std::move(wake);
-    options.plug = &plug;
-    return ClientLink::open(std::move(options)).value();
-  };
+  of.open_link = opens([&](ClientLinkOptions& options) { options.plug = &plug; });
   const auto conversation = engine.open(std::move(of)).value();
   conversation->answer(prompt(0));
   ASSERT_TRUE(conversation->wait_until(soon()));
@@ -408,55 +382,42 @@ TEST_P(EngineTest, ConversationWithoutServerLeavesOthersUnaffected) {
   for (std::uint32_t i = 0; i < 2; ++i) {
     Engine::ConversationParts of = parts(talks.heard[i]);
     if (i == 0) {
-      of.open_link = [this](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
-        ClientLinkOptions options = server_->link_options(bundle_);
-        options.port = "1";  // nothing listens there
-        options.on_event = std::move(wake);
-        return ClientLink::open(std::move(options)).value();
-      };
+      // Nothing listens there.
+      of.open_link = opens([](ClientLinkOptions& options) { options.port = "1"; });
     }
-    talks.talk[i] = talks.engine.open(std::move(of)).value();
-    talks.talk[i]->answer(prompt(i));
+    begin(talks, i, std::move(of));
   }
   ASSERT_TRUE(talks.talk[0]->wait_until(soon()));
-  const auto outcome = talks.talk[0]->outcome();
-  EXPECT_TRUE(fails_with(outcome, Errc::link_down));
-  expect_right(*talks.talk[1], talks.heard[1], 1);
+  EXPECT_TRUE(fails_with(talks.talk[0]->outcome(), Errc::link_down));
+  expect_right(talks, 1);
 }
 
 TEST_P(EngineTest, ClosedConversationLeavesOthersUnaffected) {
   Talks talks(&drafters());
-  for (std::uint32_t i = 0; i < kConversations; ++i) {
-    talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
-    talks.talk[i]->answer(prompt(i));
-  }
+  for (std::uint32_t i = 0; i < kConversations; ++i) begin(talks, i);
   talks.heard[2].await_tokens(1);
   talks.talk[2].reset();
   talks.talk[6].reset();
   for (std::uint32_t i = 0; i < kConversations; ++i) {
-    if (talks.talk[i]) expect_right(*talks.talk[i], talks.heard[i], i);
+    if (talks.talk[i]) expect_right(talks, i);
   }
-  talks.heard[2].answer = {};
-  talks.talk[2] = talks.engine.open(parts(talks.heard[2])).value();
-  talks.talk[2]->answer(prompt(2));
-  expect_right(*talks.talk[2], talks.heard[2], 2);
+  talks.heard[2].forget();
+  begin(talks, 2);
+  expect_right(talks, 2);
 }
 
 // Two turns each; the second prompt contains the first answer.
 TEST_P(EngineTest, SecondTurnEqualsFreshConversation) {
   Talks talks(&drafters());
-  for (std::uint32_t i = 0; i < 2; ++i) {
-    talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
-    talks.talk[i]->answer(prompt(i));
-  }
+  for (std::uint32_t i = 0; i < 2; ++i) begin(talks, i);
   for (std::uint32_t i = 0; i < 2; ++i) {
     EngineConversation& talk = *talks.talk[i];
-    expect_right(talk, talks.heard[i], i);
+    expect_right(talks, i);
     Tokens next = prompt(i);
     next.insert(next.end(), expected(i).begin(), expected(i).end());
     const Tokens more = bundle_.encode_raw(" And then");
     next.insert(next.end(), more.begin(), more.end());
-    talks.heard[i].answer = {};
+    talks.heard[i].forget();
     talk.answer(next);
     Heard heard;
     const auto fresh = talks.engine.open(parts(heard)).value();
@@ -485,13 +446,8 @@ TEST_P(EngineTest, ReplacesLostDeviceForAllAndReportsOnce) {
                            .second = loader(),
                            .on_failure = [&](const std::string& why) { failures.push_back(why); }});
   Talks talks(&drafters);
-  for (std::uint32_t i = 0; i < kConversations; ++i) {
-    talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
-    talks.talk[i]->answer(prompt(i));
-  }
-  for (std::uint32_t i = 0; i < kConversations; ++i) {
-    expect_right(*talks.talk[i], talks.heard[i], i);
-  }
+  for (std::uint32_t i = 0; i < kConversations; ++i) begin(talks, i);
+  for (std::uint32_t i = 0; i < kConversations; ++i) expect_right(talks, i);
   EXPECT_TRUE(fault.fired);
   ASSERT_EQ(failures.size(), 1u);
   EXPECT_TRUE(contains(failures[0], "device lost"));
@@ -521,29 +477,15 @@ TEST_P(EngineTest, ConversationWithoutDeviceFailsAlone) {
         return std::make_unique<LostDrafter>(std::move(drafter));
       };
     }
-    talks.talk[i] = talks.engine.open(std::move(of)).value();
-    talks.talk[i]->answer(prompt(i));
+    begin(talks, i, std::move(of));
   }
-  expect_right(*talks.talk[0], talks.heard[0], 0);
-  expect_right(*talks.talk[2], talks.heard[2], 2);
+  expect_right(talks, 0);
+  expect_right(talks, 2);
   for (int turn = 0; turn < 2; ++turn) {
     ASSERT_TRUE(talks.talk[1]->wait_until(soon()));
-    const auto outcome = talks.talk[1]->outcome();
-    EXPECT_TRUE(fails_with(outcome, Errc::io, "no device is left"));
+    EXPECT_TRUE(fails_with(talks.talk[1]->outcome(), Errc::io, "no device is left"));
     talks.talk[1]->answer(prompt(1));  // it stays lost without affecting the others
   }
-}
-
-TEST_P(EngineTest, ReportsLinkThatCannotBeCreated) {
-  Engine engine(&drafters());
-  Heard heard;
-  Engine::ConversationParts of = parts(heard);
-  of.open_link = [](std::function<void()>) -> Result<std::unique_ptr<TargetLink>> {
-    return Error{Errc::bad_file, "no certificate"};
-  };
-  const auto opened = engine.open(std::move(of));
-  ASSERT_FALSE(opened);
-  EXPECT_EQ(opened.error().message, "no certificate");
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, EngineTest,

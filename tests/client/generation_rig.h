@@ -16,7 +16,7 @@ namespace edgedraft::testing {
 using namespace client;
 
 // Follows an observer's events and checks that they always give the answer.
-class Listener final : public GenerationObserver {
+class Listener : public GenerationObserver {
  public:
   Listener() = default;
   // `also_told` receives the same events; may be null.
