@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "tests/support/temporary_directory.h"
 
@@ -15,20 +16,57 @@ using std::chrono::milliseconds;
 const std::filesystem::path kModels = EDGEDRAFT_MODELS;
 const AnswersExpected kAnswers{.server = "cloud:7420", .breadth = 8, .tokens = 96};
 
+// The paper's target behind a link of 31 ms, with a drafter of this acceptance.
+RunKnowledge knowledge(double acceptance, Duration step = milliseconds(4)) {
+  RunControl control({});
+  control.observe_link(milliseconds(31));
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    control.observe_pass(1 + i % 8, milliseconds(30));
+    control.observe_step(1 + i % 8, step);
+    control.observe_rank(i < 100 * acceptance ? 0 : 100, 8);
+  }
+  return control.known();
+}
+
+DrafterChoice chosen(const std::vector<KnownDrafter>& drafters) {
+  return choose_drafter(drafters, 8, 96, false);
+}
+
+TEST(DrafterChoiceTest, TriesUnknownDraftersInOrder) {
+  EXPECT_EQ(chosen({{.name = "a", .known = {}}, {.name = "b", .known = {}}}).index, 0u);
+  const auto second =
+      chosen({{.name = "a", .known = knowledge(0.9)}, {.name = "b", .known = RunKnowledge{}}});
+  EXPECT_EQ(second.index, 1u);
+  EXPECT_EQ(second.why, "b has not been measured yet");
+}
+
+TEST(DrafterChoiceTest, PicksFastestAndReportsAllSpeeds) {
+  const auto choice =
+      chosen({{.name = "a", .known = knowledge(0.6)}, {.name = "b", .known = knowledge(0.9)}});
+  EXPECT_EQ(choice.index, 1u);
+  EXPECT_TRUE(choice.why.starts_with("tokens/s: a ")) << choice.why;
+  EXPECT_NE(choice.why.find(", b "), std::string::npos) << choice.why;
+  // A better drafter that takes ten times as long loses.
+  EXPECT_EQ(chosen({{.name = "a", .known = knowledge(0.7)},
+                    {.name = "b", .known = knowledge(0.8, milliseconds(60))}})
+                .index,
+            0u);
+}
+
+TEST(DrafterChoiceTest, PicksFirstOfEquallyFastDrafters) {
+  const auto choice =
+      chosen({{.name = "a", .known = knowledge(0.8)},
+              {.name = "b", .known = knowledge(0.8, std::chrono::microseconds(3900))}});
+  EXPECT_EQ(choice.index, 0u) << choice.why;
+}
+
 class DrafterSelectionTest : public ::testing::Test {
  protected:
   // Returns the drafter chosen for the next answer, which then reaches this acceptance.
   std::string next(double acceptance) {
     auto selected = select_drafter(wishes_, BundleUse::draft, &memory_, kAnswers);
     if (!selected) return selected.error().message;
-    RunControl control({});
-    control.observe_link(milliseconds(31));
-    for (std::uint32_t i = 0; i < 100; ++i) {
-      control.observe_pass(1 + i % 8, milliseconds(30));
-      control.observe_step(1 + i % 8, milliseconds(4));
-      control.observe_rank(i < 100 * acceptance ? 0 : 100, 8);
-    }
-    EXPECT_TRUE(memory_.put(selected->memory_key, control.known()));
+    EXPECT_TRUE(memory_.put(selected->memory_key, knowledge(acceptance)));
     return selected->bundle.path().stem().string() + " " +
            std::string(selected->bundle.drafter_kind());
   }
