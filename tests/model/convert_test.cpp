@@ -261,22 +261,19 @@ TEST_F(ConvertTest, RefusesPartiallyRotatedHeads) {
 }
 
 TEST_F(ConvertTest, RefusesUnsupportedModels) {
+  const std::pair<nlohmann::json, const char*> changes[] = {
+      {{{"architectures", {"GemmaForCausalLM"}}}, "GemmaForCausalLM"},
+      {{{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}}}, "yarn"},
+      {{{"use_sliding_window", true}}, "sliding-window"},
+      {{{"hidden_act", "gelu"}}, "gelu"},
+      {{{"partial_rotary_factor", 0.5}}, "partial rotary"},
+  };
+  for (const auto& [change, named] : changes) {
+    HfDirectory source;
+    source.config.update(change);
+    expect_error(source, Errc::unsupported, named);
+  }
   HfDirectory source;
-  source.config["architectures"] = {"GemmaForCausalLM"};
-  expect_error(source, Errc::unsupported, "GemmaForCausalLM");
-  source = {};
-  source.config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 2.0}};
-  expect_error(source, Errc::unsupported, "yarn");
-  source = {};
-  source.config["use_sliding_window"] = true;
-  expect_error(source, Errc::unsupported, "sliding-window");
-  source = {};
-  source.config["hidden_act"] = "gelu";
-  expect_error(source, Errc::unsupported, "gelu");
-  source = {};
-  source.config["partial_rotary_factor"] = 0.5;
-  expect_error(source, Errc::unsupported, "partial rotary");
-  source = {};
   source.tensors["model.layers.0.mlp.up_proj.bias"] = {48};
   expect_error(source, Errc::unsupported, "up_proj.bias");
   source = {};
@@ -295,18 +292,17 @@ TEST_F(ConvertTest, RefusesInvalidConfigurations) {
       expect_error(source, Errc::bad_file, key);
     }
   }
-  HfDirectory source;
-  source.config["num_key_value_heads"] = 3;
-  expect_error(source, Errc::bad_file, "3 key heads");
-  source = {};
-  source.config["vocab_size"] = 4000000000;
-  expect_error(source, Errc::bad_file, "vocab_size");
-  source = {};
-  source.config["rope_theta"] = 1e300;
-  expect_error(source, Errc::bad_file, "rope_theta");
-  source = {};
-  source.config["rope_scaling"] = {{"type", "linear"}, {"factor", 1e300}};
-  expect_error(source, Errc::bad_file, "factor");
+  const std::pair<nlohmann::json, const char*> changes[] = {
+      {{{"num_key_value_heads", 3}}, "3 key heads"},
+      {{{"vocab_size", 4000000000}}, "vocab_size"},
+      {{{"rope_theta", 1e300}}, "rope_theta"},
+      {{{"rope_scaling", {{"type", "linear"}, {"factor", 1e300}}}}, "factor"},
+  };
+  for (const auto& [change, named] : changes) {
+    HfDirectory source;
+    source.config.update(change);
+    expect_error(source, Errc::bad_file, named);
+  }
 }
 
 // Adds a member to an object: `depth` levels of arrays inside an object.

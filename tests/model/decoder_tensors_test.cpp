@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 #include <variant>
 
 #include "shared/model/gguf.h"
@@ -36,6 +36,18 @@ void expect_error(const RawGguf& raw, Errc code, const std::string& named) {
 
 void remove_key(RawGguf& raw, const std::string& key) {
   std::erase_if(raw.values, [&](const auto& value) { return value.first == key; });
+}
+
+// Adds divisors for the two frequencies.
+void add_divisors(RawGguf& raw, float first, float second) {
+  test::add_raw_tensor(raw, "rope_freqs.weight", {2});
+  store_le(&raw.data[raw.tensors.back().offset], first);
+  store_le(&raw.data[raw.tensors.back().offset + 4], second);
+}
+
+std::vector<float> divisors_of(const RawGguf& raw) {
+  const Bytes bytes = raw.bytes();
+  return read_decoder_config(GgufFile::parse(bytes).value()).value().rope.frequency_divisors;
 }
 
 void replace_u32(RawGguf& raw, const std::string& key, std::uint32_t value) {
@@ -122,37 +134,27 @@ TEST(DecoderTensorsTest, ReadsScaledFrequencies) {
   RawGguf raw = test::raw_decoder();
   raw.add_string("llama.rope.scaling.type", "linear");
   raw.add_f32("llama.rope.scaling.factor", 4.0f);
-  Bytes bytes = raw.bytes();
-  auto file = GgufFile::parse(bytes);
-  EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{4, 4}));
+  EXPECT_EQ(divisors_of(raw), (std::vector<float>{4, 4}));
 
   raw = test::raw_decoder();
-  test::add_raw_tensor(raw, "rope_freqs.weight", {2});
-  store_le(&raw.data[raw.tensors.back().offset], 1.0f);
-  store_le(&raw.data[raw.tensors.back().offset + 4], 8.0f);
-  bytes = raw.bytes();
-  file = GgufFile::parse(bytes);
-  EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{1, 8}));
+  add_divisors(raw, 1.0f, 8.0f);
+  EXPECT_EQ(divisors_of(raw), (std::vector<float>{1, 8}));
+
+  // As in llama.cpp, a factor of 0 disables scaling.
+  raw = test::raw_decoder();
+  raw.add_string("llama.rope.scaling.type", "linear");
+  raw.add_f32("llama.rope.scaling.factor", 0.0f);
+  EXPECT_EQ(divisors_of(raw), std::vector<float>());
 }
 
 TEST(DecoderTensorsTest, CombinesLegacyScaleWithFrequencyTensor) {
   RawGguf raw = test::raw_decoder();
   raw.add_f32("llama.rope.scale_linear", 2.0f);  // no type
-  Bytes bytes = raw.bytes();
-  auto file = GgufFile::parse(bytes);
-  EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{2, 2}));
-
-  test::add_raw_tensor(raw, "rope_freqs.weight", {2});
-  store_le(&raw.data[raw.tensors.back().offset], 1.0f);
-  store_le(&raw.data[raw.tensors.back().offset + 4], 8.0f);
-  bytes = raw.bytes();
-  file = GgufFile::parse(bytes);
-  EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{2, 16}));
-
+  EXPECT_EQ(divisors_of(raw), (std::vector<float>{2, 2}));
+  add_divisors(raw, 1.0f, 8.0f);
+  EXPECT_EQ(divisors_of(raw), (std::vector<float>{2, 16}));
   raw.add_string("llama.rope.scaling.type", "none");
-  bytes = raw.bytes();
-  file = GgufFile::parse(bytes);
-  EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{1, 8}));
+  EXPECT_EQ(divisors_of(raw), (std::vector<float>{1, 8}));
 }
 
 TEST(DecoderTensorsTest, RefusesUnsupportedRope) {
@@ -164,20 +166,8 @@ TEST(DecoderTensorsTest, RefusesUnsupportedRope) {
   expect_error(raw, Errc::unsupported, "rope.dimension_count");
 }
 
-// As in llama.cpp.
-TEST(DecoderTensorsTest, ZeroFactorDisablesScaling) {
-  RawGguf raw = test::raw_decoder();
-  raw.add_string("llama.rope.scaling.type", "linear");
-  raw.add_f32("llama.rope.scaling.factor", 0.0f);
-  const Bytes bytes = raw.bytes();
-  const auto config = read_decoder_config(GgufFile::parse(bytes).value()).value();
-  EXPECT_TRUE(config.rope.frequency_divisors.empty());
-}
-
 TEST(DecoderTensorsTest, RefusesInvalidRopeValues) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
-  for (const float value : {-1.0f, kNone, kInfinity}) {
+  for (const float value : {-1.0f, NAN, INFINITY}) {
     for (const std::string key : {"rope.freq_base", "rope.scaling.factor"}) {
       RawGguf raw = test::raw_decoder();
       remove_key(raw, "llama." + key);
@@ -185,8 +175,7 @@ TEST(DecoderTensorsTest, RefusesInvalidRopeValues) {
       expect_error(raw, Errc::bad_file, key);
     }
     RawGguf raw = test::raw_decoder();
-    test::add_raw_tensor(raw, "rope_freqs.weight", {2});
-    store_le(&raw.data[raw.tensors.back().offset + 4], value);
+    add_divisors(raw, 1.0f, value);
     expect_error(raw, Errc::bad_file, "rope_freqs.weight");
   }
 }
@@ -245,42 +234,33 @@ RawGguf decoder_with(const Setting& setting) {
   return raw;
 }
 
-class OtherComputationTest : public ::testing::TestWithParam<Setting> {};
-
-TEST_P(OtherComputationTest, ErrorNamesKey) {
-  expect_error(decoder_with(GetParam()), Errc::unsupported, "llama." + GetParam().first);
-}
-
 // The context has 64 positions; heads have 4 dimensions.
-INSTANTIATE_TEST_SUITE_P(
-    Keys, OtherComputationTest,
-    testing::Values(Setting("attention.sliding_window", 1u),
-                    Setting("attention.sliding_window", 63u),
-                    Setting("attention.sliding_window_pattern", 2u),
-                    Setting("attention.causal", false), Setting("attn_logit_softcapping", 50.0f),
-                    Setting("final_logit_softcapping", 30.0f), Setting("logit_scale", 0.0625f),
-                    Setting("logit_scale", std::numeric_limits<float>::quiet_NaN()),
-                    Setting("embedding_scale", 12.0f), Setting("residual_scale", 0.25f),
-                    Setting("residual_scale", -1.0f), Setting("rope.scaling.attn_factor", 1.19f),
-                    Setting("attention.scale", 1.0f), Setting("attention.scale", 0.499f)));
-
-class NeutralSettingTest : public ::testing::TestWithParam<Setting> {};
-
-TEST_P(NeutralSettingTest, Loads) {
-  const auto error = error_of(decoder_with(GetParam()));
-  EXPECT_FALSE(error) << error->message;
+TEST(DecoderTensorsTest, NamesKeyOfOtherComputation) {
+  for (const Setting& setting :
+       {Setting("attention.sliding_window", 1u), Setting("attention.sliding_window", 63u),
+        Setting("attention.sliding_window_pattern", 2u), Setting("attention.causal", false),
+        Setting("attn_logit_softcapping", 50.0f), Setting("final_logit_softcapping", 30.0f),
+        Setting("logit_scale", 0.0625f), Setting("logit_scale", NAN),
+        Setting("embedding_scale", 12.0f), Setting("residual_scale", 0.25f),
+        Setting("residual_scale", -1.0f), Setting("rope.scaling.attn_factor", 1.19f),
+        Setting("attention.scale", 1.0f), Setting("attention.scale", 0.499f)}) {
+    expect_error(decoder_with(setting), Errc::unsupported, "llama." + setting.first);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Keys, NeutralSettingTest,
-    testing::Values(Setting("attention.sliding_window", 0u),
-                    Setting("attention.sliding_window", 64u),
-                    Setting("attention.sliding_window", 131072u), Setting("attention.causal", true),
-                    Setting("attn_logit_softcapping", 0.0f),
-                    Setting("final_logit_softcapping", 0.0f), Setting("logit_scale", 0.0f),
-                    Setting("logit_scale", 1.0f), Setting("embedding_scale", 1.0f),
-                    Setting("residual_scale", 1.0f), Setting("rope.scaling.attn_factor", 1.0f),
-                    Setting("attention.scale", 0.0f), Setting("attention.scale", 0.5f)));
+TEST(DecoderTensorsTest, AcceptsNeutralSettings) {
+  for (const Setting& setting :
+       {Setting("attention.sliding_window", 0u), Setting("attention.sliding_window", 64u),
+        Setting("attention.sliding_window", 131072u), Setting("attention.causal", true),
+        Setting("attn_logit_softcapping", 0.0f), Setting("final_logit_softcapping", 0.0f),
+        Setting("logit_scale", 0.0f), Setting("logit_scale", 1.0f),
+        Setting("embedding_scale", 1.0f), Setting("residual_scale", 1.0f),
+        Setting("rope.scaling.attn_factor", 1.0f), Setting("attention.scale", 0.0f),
+        Setting("attention.scale", 0.5f)}) {
+    const auto error = error_of(decoder_with(setting));
+    EXPECT_FALSE(error) << setting.first << ": " << error->message;
+  }
+}
 
 TEST(DecoderTensorsTest, AcceptsHalfButNotQuantizedNorms) {
   RawGguf raw = test::raw_decoder();
