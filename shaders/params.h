@@ -1,10 +1,10 @@
-// Shader parameters, declared once for GLSL and C++. Push constants hold what is fixed in a
+// Shader parameters, declared once for GLSL and C++. Push constants hold the fixed values of a
 // recorded command buffer: shapes, and matrix offsets in their bindings. Per-call data (tokens,
 // positions, masks, the prefix, the first slot) is in the call buffer, binding 0, an array of uint.
 // Members named *_at are indices into it.
 //
-// Offsets and strides count floats, those of caches elements of their type, unless their name says
-// otherwise.
+// Offsets and strides are in floats, for caches in elements of the cache type, unless their name
+// says otherwise.
 #ifndef EDGEDRAFT_SHADERS_PARAMS_H
 #define EDGEDRAFT_SHADERS_PARAMS_H
 
@@ -41,8 +41,8 @@ const uint kRowWorkgroup = 128;       // for operations over a row
 const uint kAttentionWorkgroup = 64;  // also the slots per step
 const uint kAttentionHeadsMax = 4;    // per workgroup
 const uint kAttentionRowsMax = 4;     // per workgroup
-// Visible slots per split, independent of the rest of the call; whole steps of a workgroup.
-// combine.comp adds the splits.
+// Visible slots per split: a multiple of a workgroup's step, and fixed so that results do not
+// depend on the rest of the call. combine.comp adds the splits.
 const uint kAttentionSplit = 128;
 const uint kMaskWords = 8;
 const uint kQuantizeWorkgroup = 32;
@@ -81,7 +81,7 @@ struct QuantizeParams {
   uint y_stride;  // in words
 };
 
-// For matmul and int8_matmul, whose x are rows in the layout of quantize.
+// For matmul and int8_matmul. The latter reads x as written by quantize.
 struct MatmulParams {
   uint x_offset;  // int8_matmul: in words
   uint x_stride;
@@ -133,7 +133,7 @@ struct AttentionParams {
   float scale;
   uint prefix_at;
   uint masks_at;    // kMaskWords per row; 0: no row has a mask
-  uint splits;      // workgroups that share a row's slots, 1 if each sees all of them
+  uint splits;      // number of workgroups that divide a row's slots; 1: not divided
   uint group_rows;  // for group_attention
 };
 
@@ -190,7 +190,7 @@ struct GroupMeanParams {
   uint group_rows;
 };
 
-// Offsets and strides of candidates and of sums count pairs.
+// Offsets and strides of candidates and sums are in pairs.
 struct TopKParams {
   uint x_offset;  // offset of logits or candidates
   uint x_stride;
@@ -203,7 +203,7 @@ struct TopKParams {
   uint totals_offset;  // offset of the last pass's sums, one per row
 };
 
-// Offsets and strides of candidates count pairs.
+// Offsets and strides of candidates are in pairs.
 struct ArgmaxParams {
   uint x_offset;  // offset of logits or candidates
   uint x_stride;

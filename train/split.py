@@ -38,11 +38,11 @@ def shipped() -> FrozenSet[str]:
 
 
 class Split:
-    """The rule of the module's docstring.  ``PROMPTS`` has the number of prompts of a task per held-out one."""
+    """The rule of the module's docstring.  Per task, one in ``PROMPTS[task]`` prompts is held out."""
 
     PROMPTS = {"e2e": 20, "story": 20}
     OTHERS = 50
-    STORIES = 30  # texts; only held-out prompts ask for a held-out story
+    STORIES = 30  # one in 30 story texts; only held-out prompts ask for one of them
 
     def story_text(self, text: str) -> bool:
         return hashed_out(text[:80].lower(), self.STORIES)
@@ -52,7 +52,7 @@ class Split:
         return form in shipped() or hashed_out(form, self.PROMPTS.get(task, self.OTHERS))
 
     def admits(self, task: str, prompt: str, held_out: bool) -> bool:
-        """Whether a draw for that side may have the prompt."""
+        """True if the prompt may be drawn for training, or for the held-out set if ``held_out``."""
         return self.prompt(task, prompt) == held_out
 
 

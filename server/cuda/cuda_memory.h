@@ -37,8 +37,8 @@ class CudaBuffer final : public Buffer {
   std::uint64_t bytes_count_;
 };
 
-// Device memory that grows to the largest request, then stays. Growing starts recorded launches, so
-// request it before an operation's arguments.
+// Device memory that grows to the largest request and never shrinks. Growing submits the recorded
+// launches, so reserve it before uploading an operation's arguments.
 class CudaScratch {
  public:
   explicit CudaScratch(CudaQueue& queue) : queue_(queue) {}

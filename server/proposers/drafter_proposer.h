@@ -11,12 +11,12 @@
 
 namespace edgedraft::server {
 
-// A drafter on the server, equal to a device's. Its activations come from the target's own keys and
-// values through its tap, unquantized.
+// Runs a client's kind of drafter on the server. Its tap reads the target's keys and values
+// directly, so activations are not quantized.
 class DrafterProposer final : public SessionProposer {
  public:
   struct Parts {
-    std::unique_ptr<Drafter> drafter;      // has seen no token
+    std::unique_ptr<Drafter> drafter;      // without tokens
     Tap* tap;                              // null for a drafter that needs tokens only
     std::uint32_t positions_max;           // context limit of the drafter
     std::shared_ptr<std::uint32_t> count;  // live proposers, this one included; may be null
@@ -36,7 +36,8 @@ class DrafterProposer final : public SessionProposer {
 
   Parts parts_;
   std::vector<std::uint32_t> tokens_;  // the drafter's
-  // Positions with activations: the newest first, then some older ones per tree.
+  // Positions whose activations the drafter has. Starts at the newest rows; each tree adds some
+  // older ones.
   std::uint32_t rows_first_ = 0;
   std::uint32_t rows_end_ = 0;
   std::vector<float> rows_;

@@ -5,7 +5,7 @@
 
 namespace edgedraft {
 
-// Configuration common to bundles of all kinds with a tap.
+// Settings shared by all kinds of drafter bundles that use a tap.
 struct BundleConfig {
   std::uint32_t vocabulary_count = 0;
   std::uint32_t context_length = 0;

@@ -6,7 +6,7 @@
 namespace edgedraft {
 namespace {
 
-// Blocks sent together: hides the end of an answer to half a second at the usual pace.
+// Blocks per burst: hides the end of an answer to within half a second at the usual tick.
 constexpr std::uint32_t kPadTogether = 25;
 
 Error faulty_server(std::string what) {
@@ -135,14 +135,16 @@ Result<void> ClientProtocol::check_logprobs(const wire::Verdict& verdict) const 
     return faulty_server("log probabilities that were not requested");
   }
   if (!std::ranges::all_of(verdict.logprobs,
-                           [&](const Logprob& told) { return in_vocabulary(told.token); })) {
+                           [&](const Logprob& logprob) { return in_vocabulary(logprob.token); })) {
     return faulty_server("log probabilities of a token outside the vocabulary");
   }
   return boost::system::in_place_value;
 }
 
 Result<void> ClientProtocol::check_run_verdict(const wire::Verdict& verdict) const {
-  if (verdict.length > pending_->run.credit) return faulty_server("more tokens than it has credit");
+  if (verdict.length > pending_->run.credit) {
+    return faulty_server("more tokens than its credit allows");
+  }
   if (!in_lockstep()) return boost::system::in_place_value;
   if (pending_->marked_length != pending_->base_length) {
     return faulty_server("a verdict before the hints were complete");
@@ -314,7 +316,7 @@ Result<void> ClientProtocol::hints(wire::OutgoingHints hints) {
   if (hints.complete) {
     const bool is_due =
         in_lockstep() && pending_->marked_length != length_ && hints.hints.position() == length_;
-    if (!is_due) return not_now("the server does not wait for these hints");
+    if (!is_due) return not_now("the server is not waiting for these hints");
     if (hints.hints.nodes().size() > welcome_->nodes_max) {
       return not_now("the server verifies " + std::to_string(welcome_->nodes_max) +
                      " nodes at most");
@@ -329,7 +331,7 @@ Result<void> ClientProtocol::hints(wire::OutgoingHints hints) {
 }
 
 void ClientProtocol::start(Pending pending) {
-  // Ignore what is still in flight from the run.
+  // Ignore messages of the run that are still in flight.
   if (running()) cancelled_round_ = last_round_;
   last_round_ = pending.round;
   // A new prompt ends the activations of the previous one.

@@ -1,6 +1,6 @@
-"""Table of the trainable kinds of drafters, one file of this folder each.
+"""Table of the trainable kinds of drafters; each has its own file in this folder.
 
-A new kind is a file with a subclass of ``Kind`` and a line in ``KINDS``; other programs do not name it.
+To add a kind, add a file with a subclass of ``Kind`` and an entry in ``KINDS``; other programs need no change.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ Rows out(const Array<float>& a, std::size_t cols) {
   return {a.data(), cols};
 }
 
-// A matmul kernel, and its minimum row count of interest.
+// A matmul kernel and the smallest row count it is timed with.
 struct Kernel {
   const char* name;
   ProductKernel kernel;
@@ -100,7 +100,7 @@ class Bench {
     std::printf("Device-to-device copy, bytes read and written: %.0f GB/s.\n\n", copy_rate_ * 1e-9);
   }
 
-  // For each kernel.
+  // Times each of the matmul kernels on one weight shape.
   void products(DType type, std::uint32_t inputs, std::uint32_t outputs,
                 const std::vector<Kernel>& kernels) {
     const std::string shape = std::string("matmul ") + traits(type).name + ", " +
@@ -180,7 +180,7 @@ class Bench {
     }
   }
 
-  // `tiles`: default kernel, or the one without matrix instructions.
+  // `tiles`: times the default kernel; otherwise the one without matrix instructions.
   void attending(DType type, std::uint32_t prefix, bool tiles) {
     const std::string name = std::string("attention ") + traits(type).name + ", prefix " +
                              std::to_string(prefix) + (tiles ? "" : ", no matrix units");
@@ -342,7 +342,7 @@ void run_bench(bool small, const std::string& only) {
     for (const Shape s : shapes) bench.products(type, s.inputs, s.outputs, chosen);
   }
   if (!small) bench.products(DType::bf16, 4096, 128256, chosen);
-  // The kernels products.cuh should select.
+  // All kernels, to check the selection in products.cuh.
   for (const DType type : {DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k}) {
     for (const Shape s : shapes) bench.products(type, s.inputs, s.outputs, all);
   }

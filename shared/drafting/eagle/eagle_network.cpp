@@ -92,7 +92,7 @@ void EagleNetwork::extend_memory(std::uint32_t first_position, std::span<const f
   const std::size_t cols = activation_cols();
   EDGEDRAFT_CHECK(rows.size() % cols == 0);
   draft_rows_ = 0;
-  // A server with a longer context continues beyond ours; nothing is drafted there.
+  // The server's context may be longer; positions beyond the drafter's are not drafted.
   const std::size_t room = m_->positions_max_ - std::min(first_position, m_->positions_max_);
   const auto count = static_cast<std::uint32_t>(std::min(rows.size() / cols, room));
   if (count == 0) return;
@@ -121,7 +121,7 @@ void EagleNetwork::drop_inputs(std::uint32_t position) {
   std::erase_if(input_positions_, is_dropped);
   cache_.set_length(unchanged);
   if (!kept.empty()) cache_.keep(kept);
-  own_end_ = own_first_;  // they are stored after the memory
+  own_end_ = own_first_;  // their slots follow the memory, which has changed
 }
 
 void EagleNetwork::truncate(std::uint32_t count) {
@@ -218,7 +218,8 @@ void EagleNetwork::predict_feature(std::uint32_t position) {
   const std::uint32_t memory = memory_count();
   const std::uint32_t token = tokens_[position];
   const AncestorMask itself = mask_of(0);
-  // Uses the preceding input; the first one starts from zeros, sees only itself and is not kept.
+  // Runs the preceding input. Without one, starts from zeros; such a row attends only to itself and
+  // is not cached.
   std::uint32_t input = position - 1;
   Matrix feature = m_->zeros_.rows(1);
   RowBatch batch{.positions = std::span(&input, 1),
@@ -230,7 +231,8 @@ void EagleNetwork::predict_feature(std::uint32_t position) {
     batch.prefix += input - own_first_;
     batch.first_slot = batch.prefix;
   } else if (memory > 0) {
-    // Its keys and values are in the memory; recomputed ones briefly follow it.
+    // The memory has the input's keys and values already; the recomputed ones are overwritten
+    // later.
     feature = features_.all().row_range(input, 1);
     batch.masks = {};
   } else {
@@ -290,7 +292,7 @@ void EagleNetwork::run_layer(const Matrix& x, const RowBatch& batch) {
   feed_forward(backend_, m_->layer_, m_->scratch_, x);
 }
 
-// Features come from after the target's final norm, so the head needs none.
+// Features are the target's states after its final norm, so the head needs no norm.
 void EagleNetwork::leave_logits(const Matrix& features) {
   if (!m_->logits_memory_ || m_->logits_memory_->all().rows < features.rows) {
     m_->logits_memory_.reset();

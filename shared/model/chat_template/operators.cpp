@@ -9,7 +9,7 @@
 namespace edgedraft::chat {
 namespace {
 
-// Charges for searching a name among all names of a mapping.
+// Charges for comparing a name with all names of a mapping.
 bool spend_on_names(Meter& meter, const Map& map, std::string_view name) {
   return meter.spend(map.entries.size() / 8 + map.entries.size() * (name.size() / kBytesPerStep));
 }
