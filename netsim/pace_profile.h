@@ -45,8 +45,8 @@ class PaceProfile {
   std::uint32_t activation_bytes(const std::string& drafter) const;
   bool pads_activations() const { return !activation_bytes_.empty(); }
 
-  // Checks that the profile covers a drafter in use. A profile that lists only others would
-  // silently leave it at its own speed, or its activations at their own size.
+  // Checks that the profile covers a drafter in use. Without an entry, the drafter would silently
+  // run unpaced, or its activations unpadded.
   // Errors    usage naming the profile, the table and the drafter
   Result<void> check_paces(const std::string& drafter, Place place) const;
   Result<void> check_pads(const std::string& drafter) const;

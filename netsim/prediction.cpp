@@ -27,7 +27,7 @@ Instant at(double seconds) {
 std::function<double(double, std::uint32_t)> way(const LinkOptions& options, Duration round_trip,
                                                  std::uint32_t row_bytes, bool rows_follow,
                                                  std::uint64_t seed) {
-  // Shared, as std::function copies.
+  // Shared, because std::function copies its target.
   auto link = std::make_shared<StreamLink>(options, round_trip, seed);
   return [=](double now, std::uint32_t tokens) {
     const std::size_t rows = std::size_t{row_bytes} * tokens;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The whole path on one machine. It installs the build packages, builds, and starts a server with
-# the shipped target and TLS. It answers through the shipped drafter and compares with plain
-# decoding, also over an emulated 4G link at a large model's pace. Kills the server during an answer
-# and restarts it. Safe to run again; the second time takes seconds.
+# Runs the whole system on one machine. Installs the build packages, builds, and starts a server with
+# the shipped target and TLS. Answers prompts through the shipped drafter and compares the answers
+# with plain decoding, also over an emulated 4G link at a large model's pace. Kills the server during
+# an answer and restarts it. Safe to run again; the second time takes seconds.
 set -euo pipefail
 export LC_ALL=C.UTF-8  # numbers with a decimal point
 

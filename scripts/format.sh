@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formats all sources. With --check it changes nothing, prints what is not formatted and exits with 1.
+# Formats all sources. With --check it changes nothing, prints the differences and exits with 1 if there are any.
 # C++, CUDA and GLSL need clang-format 14, Python needs black 23, JavaScript needs npm. Sources whose
 # tool is missing are left alone and the exit status is 77 (skipped).
 set -euo pipefail
@@ -36,7 +36,7 @@ fi
 if command -v clang-format-14 >/dev/null; then
   git ls-files -z '*.h' '*.cpp' '*.cu' '*.cuh' |
     xargs -0 clang-format-14 "${clang[@]}" || status=1
-  # It has no name for GLSL.
+  # clang-format has no file type for GLSL, so shaders are passed under the name of a C++ file.
   while read -r file; do
     formatted=$(clang-format-14 --assume-filename="${file%.*}.cpp" <"$file")
     if [ "$formatted" = "$(<"$file")" ]; then continue; fi

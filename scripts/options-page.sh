@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 bin=${bin:-build/release}
 page=docs/options.md
 
-# Help shows paths in the user's folders, and programs refuse wrong variables even beside --help.
+# Help shows paths in the user's folders, and programs refuse wrong variables even with --help.
 unset "${!EDGEDRAFT_@}" "${!XDG_@}"
 export HOME=/HOME
 

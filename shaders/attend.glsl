@@ -3,8 +3,8 @@
 // take one lane per slot. Values take one lane per four output elements and every kGroups-th slot,
 // which adds its slots' values in turn. Steps inside the prefix, which every row sees, read keys
 // and values once for all rows. A running maximum keeps e^score finite. The order of additions
-// depends only on a slot's rank among the visible ones. So a path through a tree gives the bits of
-// the same tokens in a row.
+// depends only on a slot's rank among the visible ones. So a path through a tree gives the same
+// bits as the same tokens in sequence.
 //
 // Include after lanes.glsl, bindings q, k, k_vectors, v, v_vectors and y, push constants p, and
 //   uint visible(uint row, uint i)    the i-th slot after the prefix that a row of q sees

@@ -28,8 +28,7 @@ const uint kResults = kGroups * kSums;
 shared float partial[LANES * kResults];
 
 #ifdef SUBGROUPS
-// Few sums are added by the neighbours themselves; many are spread over the invocations of their
-// results.
+// If there are few sums, the neighbours add them; otherwise one invocation per result does.
 const bool kNeighboursAdd = LANES >= kNeighbours && kSums <= 8;
 #else
 const bool kNeighboursAdd = false;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes small random models with their exact outputs, with which the C++ runtime is tested.
+"""Writes small random models with their exact outputs, for testing the C++ runtime.
 
 Every folder under --out holds a model folder (config.json, model.safetensors in F32) and
 expected.safetensors.  All expected values come from the plain equations, each tree node from its own root path: no

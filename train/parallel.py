@@ -1,7 +1,7 @@
 """Data-parallel training: on the CPUs of one machine without a launcher, on several GPUs or machines under torchrun.
 
-Without a launcher every worker process has its own batches; parameters and gradients lie in shared memory.  A step is
-    all workers:  forward, backward, copy the gradient to the own shared buffer
+Without a launcher every worker process has its own batches; parameters and gradients are in shared memory.  A step is
+    all workers:  forward, backward, copy the gradient to its own shared buffer
     barrier
     each worker:  add up the gradients of the parameters it owns, update those parameters in place
     barrier

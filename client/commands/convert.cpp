@@ -120,7 +120,7 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
                  "Type of the matrices: " + type_names() +
                      " [unchanged from a GGUF file; f16 from a folder]")
       ->type_name("TYPE");
-  // Other commands take a file or kind, which an options file may set for them.
+  // Not configurable: in other commands these options take a value, which an options file may set.
   app.add_flag("--bundle", o.bundle, "Make a bundle: a drafter for this target")
       ->configurable(false);
   app.add_option("--drafter", o.drafter,

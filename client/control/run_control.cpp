@@ -13,28 +13,29 @@ namespace {
 constexpr double kBatteryGain = 1.15;
 constexpr double kFloor = 0.02;
 constexpr double kBatteryFloor = 0.2;
-// Ranks needed before a forecast rests on them.
+// Observed ranks needed before a forecast uses them.
 constexpr double kTriedToKnow = 16.0;
 constexpr double kRanksRemembered = 400.0;
-// Ranks of earlier prompts that count in a new answer.
+// Maximum weight of ranks from earlier prompts at the start of an answer.
 constexpr double kRanksInherited = 64.0;
 // Assumed rate of the drafter's likeliest token before any was tried, and its weight in tokens.
 constexpr double kUsualAcceptance = 0.7;
 constexpr double kUsualWeight = 8.0;
 // Weight of a forecast, in measured tokens.
 constexpr double kForecastWeight = 16.0;
-// Tokens that a rate remembers. Drafting depends on the text, so its rate forgets sooner.
+// Window of each rate in tokens. Drafting speed depends on the text, so its window is shorter.
 constexpr double kStreamRemembered = 64.0;
 constexpr double kDraftingRemembered = 48.0;
 constexpr double kDraftingInherited = 16.0;
 constexpr double kStreamInherited = 32.0;
-// Share of the tokens that the mode believed slower may lose.
+// Share of the tokens that may be lost by trying the mode with the lower rate.
 constexpr double kLossShare = 0.03;
-// Bounds what earlier gains can pay for, and how long a loss bars drafting.
+// Bounds the balance in tokens: the loss that earlier gains can cover, and the time without
+// drafting after a loss.
 constexpr double kBalanceMax = 16.0;
 // An interval this many times as slow as a stream's is reviewed early.
 constexpr double kSlow = 1.2;
-// Bounds what earlier gains pay for once drafting has lost.
+// Bounds the balance once an interval of drafting was slower than a stream.
 constexpr double kBalanceOfLoser = 2.0;
 constexpr std::uint32_t kAnswers = 4;  // per forecast
 constexpr std::uint32_t kTokensMin = 32;

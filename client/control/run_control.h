@@ -25,8 +25,8 @@ struct TokenRate {
   bool operator==(const TokenRate&) const = default;
 };
 
-// Measurements of a server, its link and a drafter. They outlive answers and, saved in a file, the
-// program.
+// Measurements of a server, its link and a drafter. They are kept across answers and, in a file,
+// across program runs.
 struct RunKnowledge {
   static constexpr std::size_t kRanks = 8;
 
@@ -58,7 +58,7 @@ struct RunKnowledge {
 // Drafting has to gain 3 % over a stream, or 15 % on battery. Economy is preferred if it costs less
 // than 3 %. On battery only paths with a probability above 1 in 5 are drafted.
 //
-// It owns no clock and sees no tokens.
+// It has no clock and does not read tokens.
 class RunControl {
  public:
   // Modes whose rates differ by less than 3 % count as equal.
@@ -95,7 +95,7 @@ class RunControl {
   // Begins an answer: evidence from other prompts loses weight.
   void begin_answer();
 
-  // True if forecasts of drafting rest on measurements.
+  // True if forecasts of drafting are based on measurements.
   bool knows_enough() const;
   // The fastest mode for an answer of about `tokens` tokens and trees up to `breadth_max`.
   Decision fastest(std::uint32_t breadth_max, std::uint32_t tokens, bool on_battery) const;

@@ -13,7 +13,7 @@ std::optional<nlohmann::json> read_cache_file(const std::filesystem::path& file)
 
 // Replaces the file atomically and creates its folder. `content` is an object.
 //
-// Errors    io; also for an empty path, as of a user without a home
+// Errors    io; also if the path is empty because the user has no home folder
 Result<void> write_cache_file(const std::filesystem::path& file, nlohmann::json content);
 
 }  // namespace edgedraft::client

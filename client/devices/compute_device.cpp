@@ -54,7 +54,7 @@ ComputeDevice gpu(const VulkanDevice& device) {
                         .vulkan_index = device.index,
                         .rounds_activations = device.used.integer_dot,
                         .keeps_f16 = device.used.narrow_storage};
-  // Name, with whether the device has the feature and drafting uses it.
+  // Per feature: whether the device has it, whether drafting uses it, and its name.
   const std::tuple<bool, bool, const char*> features[] = {
       {device.features.narrow_storage, device.used.narrow_storage, "8- and 16-bit storage"},
       {device.features.float16, device.used.float16, "float16"},

@@ -22,7 +22,7 @@ struct ComputeDevice {
   std::vector<std::string> features;
   std::string unusable;                       // why it cannot be used; empty: usable
   std::optional<std::uint32_t> vulkan_index;  // absent for the CPU
-  bool rounds_activations = false;            // a GPU option; takes memory
+  bool rounds_activations = false;            // to int8, on a GPU; takes memory
   bool keeps_f16 = false;                     // the GPU supports f16 keys and values
   DType kv_type = DType::f32;                 // type of drafters' keys and values
 

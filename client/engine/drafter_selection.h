@@ -26,7 +26,7 @@ struct DrafterWishes {
 
 // Answers that the drafter is chosen for.
 struct AnswersExpected {
-  std::string server;  // as RunMemory knows it
+  std::string server;  // its name in RunMemory
   std::uint32_t breadth = 1;
   std::uint32_t tokens = 1;  // upper bound per answer
   bool on_battery = false;
@@ -46,7 +46,7 @@ struct SelectedDrafter {
 Result<SelectedDrafter> select_drafter(const DrafterWishes& wishes, BundleUse use,
                                        const RunMemory* memory, const AnswersExpected& answers);
 
-// A drafter that a conversation could use, and what its answers have taught.
+// A drafter that a conversation could use, and measurements of its answers.
 struct KnownDrafter {
   std::string name;
   std::optional<RunKnowledge> known;

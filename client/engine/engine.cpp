@@ -228,7 +228,7 @@ GenerationOutcome Engine::outcome_of(Slot& slot, GenerationEnd end) {
 EngineConversation::~EngineConversation() {
   give(Engine::Order::close);
   wait_until(Instant::max());
-  // Sending its goodbye may take time, and must not hold up the engine's other conversations.
+  // Sending Close may take time and must not delay the engine's other conversations.
   slot_.link.reset();
 }
 
@@ -257,8 +257,8 @@ void EngineConversation::close_link() {
     const std::scoped_lock lock(engine_.mutex_);
     link = slot_.link.get();
   }
-  // The link lives until the destructor. Called without the engine's mutex, which a waking link
-  // takes.
+  // The link exists until the destructor. Called without the engine's mutex, because the link's
+  // wake callback locks it.
   if (link != nullptr) link->close();
 }
 

@@ -228,7 +228,7 @@ constexpr std::string_view kPemEnd = "-----END ";
 constexpr std::string_view kPemDashes = "-----";
 constexpr std::string_view kLabelLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ";
 
-// Above the longest key in use. A longer body is no key, or is never closed.
+// Above the longest key in use. A longer body is not a key, or has no closing mark.
 constexpr std::size_t kBodyBytesMax = 65'536;
 constexpr std::size_t kLabelBytesMax = 64;
 
@@ -253,7 +253,7 @@ std::size_t mark_end(std::string_view text, std::size_t mark) {
   return text.substr(end).starts_with(kPemDashes) ? end + kPemDashes.size() : end;
 }
 
-// Returns the position after an escaped line break, at any depth of escaping; 0: it is none.
+// Returns the position after an escaped line break, at any depth of escaping; 0: there is none.
 std::size_t escaped_line_end(std::string_view text, std::size_t at) {
   const std::size_t letter = text.find_first_not_of('\\', at);
   const bool is_break = letter != std::string_view::npos && letter > at &&

@@ -19,11 +19,11 @@ struct FoldedText {
   bool has_zero_width = false;  // spaces without width, or joiners
 };
 
-// Folds `text`; each invalid UTF-8 byte stays as itself. `zero_width_is_blank` treats a space
-// without width as a blank, as some editors use it.
+// Folds `text`; keeps each invalid UTF-8 byte. `zero_width_is_blank` treats a space without width
+// as a blank, as some editors use it.
 FoldedText fold(std::string_view text, bool zero_width_is_blank = false);
 
-// Keeps letters and digits alone, for values written in groups: "DE89 3704-0044".
+// Keeps only letters and digits, for values written in groups: "DE89 3704-0044".
 FoldedText compact(const FoldedText& folded);
 
 bool is_letter_or_digit(char32_t character);

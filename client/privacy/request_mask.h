@@ -88,7 +88,7 @@ class RequestMask {
   // Call after the last learn(): makes the detected values private.
   //
   // Errors    usage: unmarked private text, in a mode that refuses it; unsupported: too many values
-  //           for the guard. The caller forgets what a refused request has taught
+  //           for the guard. The caller drops the values learned from a refused request
   //           (VaultTransaction)
   Result<void> check();
   // Returns the text with placeholders (mask, prefix), or without its marks (local).

@@ -197,8 +197,8 @@ Conversations::Place& Conversations::take_place(const Prompt& asked) {
     const bool knows_some = common > 0 || (asked.is_private && (*it)->was_private);
     if (knows_some && common >= most) best = it, most = common;
   }
-  // A prefix shared by many prompts is no reason to replace another's conversation; the server
-  // finds such prefixes again by itself.
+  // A prefix shared by many prompts does not justify replacing another conversation: the server's
+  // prefix cache finds it anyway.
   const bool continues = best != places_.end() && (2 * most >= (*best)->tokens.size() ||
                                                    (most == prompt.size() && !asked.is_private));
   if (!continues) {
@@ -268,7 +268,7 @@ Result<GenerationOutcome> Conversations::take_outcome(Place& place) {
   auto outcome = place.conversation->outcome();
   place.ticket = 0;
   if (!outcome || !*outcome) {
-    // Its content is unknown now; the next prompt gets another.
+    // Its content is unknown now; the next prompt gets another conversation.
     const Error error = outcome ? Error{Errc::cancelled, "cancelled"} : outcome.error();
     close(place);
     return error;

@@ -102,7 +102,7 @@ class Conversations {
   std::list<Waiting> line_;
   Ticket last_ticket_ = 0;
   std::atomic<std::uint32_t> closing_count_ = 0;
-  // Closing a conversation waits for its current draft, and for its goodbye to the server.
+  // Closing a conversation waits for its current draft, and until Close is sent to the server.
   boost::asio::thread_pool closing_{1};
 };
 

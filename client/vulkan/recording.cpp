@@ -208,7 +208,7 @@ void Recording::record_command(const Pipelines& pipelines, const Command& comman
 }
 
 void Recording::stamp(std::uint32_t index) {
-  // After everything before it.
+  // Taken after all earlier commands have run.
   device_.functions().CmdWriteTimestamp(buffer_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, stamps_.get(),
                                         index);
 }

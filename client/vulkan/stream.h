@@ -36,8 +36,8 @@ class Stream {
   // Reserves `bytes` of results. Returns their offset in the span that finish() returns.
   std::uint64_t add_result(std::uint64_t bytes);
 
-  // Runs the batch without waiting. Throws DeviceError, then and ever after, if the device refuses
-  // it, because later work depends on it.
+  // Runs the batch without waiting. Throws DeviceError if the device refuses it, also from all
+  // later calls, because later work depends on it.
   void flush();
   // Runs the batch and waits. The results are valid until the next call.
   std::span<const std::byte> finish();

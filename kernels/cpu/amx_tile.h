@@ -36,7 +36,7 @@ struct alignas(kCacheLineBytes) TileBlock {
   std::byte lines[8 * kPanelLineBytes];
 };
 
-// The next blocks, from `at` on.
+// Packed blocks that are decoded next, `groups` groups from `at` on.
 template <class W>
 struct TileSource {
   BlockPlace at;
@@ -283,7 +283,7 @@ class TileRun {
   Part scaled_[R];
 };
 
-// From group `first` on.
+// Decodes the groups from `first` on.
 template <class W>
 void decode_groups(const TileSource<W>& from, std::size_t first, TileBlock<W>* to) {
   for (std::size_t i = first * kBlocksAScale; i < from.groups * kBlocksAScale; ++i) {

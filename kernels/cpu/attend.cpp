@@ -7,9 +7,9 @@
 #include "kernels/cpu/pages.h"
 
 // Visible slots are processed by rank, in blocks of 64, with a running maximum and sum (online
-// softmax). Memory positions have no effect, so a path through a tree gives the bits of the same
-// tokens in a row. Whole blocks of the prefix have the same ranks for all rows and are shared by a
-// tile's rows; later ranks are processed per row.
+// softmax). Memory positions have no effect, so a path through a tree gives the same bits as the
+// same tokens in sequence. Whole blocks of the prefix have the same ranks for all rows and are
+// shared by a tile's rows; later ranks are processed per row.
 //
 // If several queries read a block, its keys and values are first gathered as float32. Cache rows
 // are a power of two apart and would evict each other from the first-level cache. 16-bit elements

@@ -3,8 +3,8 @@
 #include "kernels/cpu/simd.h"
 
 // Dot products of 8-bit weights and activations, four at a time, summed exactly in int32. x86
-// instructions take unsigned weights and signed activations, Arm's two signed operands. A register
-// holds kPartLanes outputs.
+// instructions multiply unsigned weights by signed activations; both operands of Arm's are signed.
+// A register holds kPartLanes outputs.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 // Layout of a row of quantized activations. Per block of 32: -128 times the sums of the block and

@@ -83,9 +83,9 @@ void run_tiles(const Int8MatmulArgs& a, const Piece<Source>& piece, const std::b
   }
 }
 
-// Up to this many rows stream through a panel as one tile. If weights must be decoded, from five
-// rows on the core is too busy to prefetch in time. Without an instruction that adds four products,
-// one row is enough for that: then a single tile, too, prefetches a chunk ahead.
+// Up to this many rows stream through a panel as one tile. With five or more rows and weights that
+// must be decoded, the core is too busy to prefetch in time. Without an instruction that adds four
+// products, this is already so with one row; even a single tile then prefetches a chunk ahead.
 #if defined(EDGEDRAFT_SHORT_SUMS) && !defined(__aarch64__)
 template <class W>
 constexpr std::size_t kStreamRowsMax = 0;

@@ -8,9 +8,9 @@ namespace {
 
 // --- the parts of a split ---
 
-// Each lane scores a subset of keys against a subset of its warp's queries, so each loaded value
-// meets all of the other operand. Lanes read shared memory separately, so reuse must be in
-// registers.
+// Each lane scores a subset of keys against a subset of its warp's queries, so each loaded value is
+// used with all loaded values of the other operand. Lanes read shared memory separately, so reuse
+// must be in registers.
 template <class Form>
 __device__ void make_scores(const AttentionArgs& a, const Place& p, const Stage& stage,
                             std::uint32_t first_query, typename Form::Shared& s) {

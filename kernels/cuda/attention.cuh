@@ -18,9 +18,9 @@
 // registers. Each warp has its own queries, so only stages need block barriers; lanes own keys for
 // scores and dimensions for sums.
 //
-// A path through a tree has the bits of the same tokens in a row. A score depends only on its query
-// and key, maxima are exact, sums run in rank order, and splits are by rank. The number of queries
-// per block and other sequences in the call change none of this.
+// A path through a tree gives the same bits as the same tokens in sequence. A score depends only on
+// its query and key, maxima are exact, sums run in rank order, and splits are by rank. The number
+// of queries per block and other sequences in the call change none of this.
 //
 // Rows of several sequences are one list of blocks, ordered by sequence, queries, then slots; each
 // block looks up its sequence in the table.

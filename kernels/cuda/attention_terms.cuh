@@ -3,10 +3,10 @@
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/mma.cuh"
 
-// Matrix instructions have fewer digits than float32, so elements are split into bfloat16 terms.
-// Queries, weights and float32 keys and values have three, float16 has two, and bfloat16 one.
-// Products are added smallest first. Zero terms add nothing, so a cache has the bits of a float32
-// cache of the same values.
+// Operands of matrix instructions are less precise than float32, so elements are split into
+// bfloat16 terms. Queries, weights and float32 keys and values have three, float16 has two, and
+// bfloat16 one. Products are added smallest first. Zero terms add nothing, so a cache has the bits
+// of a float32 cache of the same values.
 namespace edgedraft::cuda::attention_tiles {
 
 using namespace attention_detail;

@@ -42,9 +42,9 @@ __device__ inline void take_turn() {
 }
 
 // Attributes for an early launch: `attribute`, or none if the device, driver or toolkit does not
-// support it, also within graphs. None either if the kernel was compiled for an older device and so
-// does not wait. A kernel translated at load time has the device's version, but the source's
-// instructions. Returns their count.
+// support it, also within graphs. Also none if the kernel was compiled for an older device and
+// therefore does not wait. A kernel translated at load time has the device's version, but the
+// source's instructions. Returns their count.
 unsigned early_start(const void* kernel, cudaLaunchAttribute& attribute);
 // Maximum shared memory per block of the kernel on the current device.
 [[nodiscard]] cudaError_t block_memory_max(const void* kernel, std::size_t& bytes_count);

@@ -24,11 +24,11 @@ inline constexpr std::uint32_t kInputs = kSteps * kStep;
 // Eight inputs' weights of rows g and g + 8 of two tiles.
 using TileWeights = uint4[2][2];
 
-// Both functions below add the products of eight activations of a column with such weights. Matrix
-// instructions have fewer digits than float32, so an activation is split into terms; the smallest
-// is added first.
+// Both functions below add the products of eight activations of a column with such weights.
+// Operands of matrix instructions are less precise than float32, so an activation is split into
+// terms; the smallest is added first.
 
-// bfloat16: three terms hold all digits, and weights are used as stored.
+// bfloat16: three terms hold the whole mantissa, and weights are used as stored.
 __device__ inline void multiply_bfloat16(const float (&x)[kPiece], const TileWeights& weights,
                                          float (&upper)[4], float (&lower)[4]) {
   constexpr std::uint32_t kNumbers = 3;

@@ -69,7 +69,7 @@ struct Weights {
   // True if each 16 inputs have a sum of their own.
   static constexpr bool kHalves = kPacking.has_minimum || kPacking.is_k;
   // Factor on the elements. Signed ones are in the upper bits of a byte; the activations' scales
-  // undo it, which changes no bit.
+  // compensate for it, which is exact.
   static constexpr std::uint32_t kShift = kPacking.is_signed ? 8 - kPacking.bits : 0;
   static constexpr float kUnit = 1.0f / (1u << kShift);
 

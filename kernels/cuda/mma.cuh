@@ -103,7 +103,7 @@ __device__ inline void mma_bfloat16(float (&c)[4], const std::uint32_t (&a)[4],
 }
 
 // Splits two float32 elements into bfloat16 terms, largest first; each word holds one term of both.
-// Three terms hold all digits.
+// Three terms hold the whole mantissa.
 template <std::uint32_t kTerms>
 __device__ void split_numbers(float first, float second, std::uint32_t (&terms)[kTerms]) {
 #pragma unroll

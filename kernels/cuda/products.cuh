@@ -38,10 +38,11 @@ __device__ ProductTile product_tile(const Args& a, std::uint32_t block) {
 
 // Kernel selection; results are bit-identical for all.
 //
-// Above this many rows, passing weights through shared memory may pay.
+// Above this many rows, passing weights through shared memory may be faster.
 inline constexpr std::uint32_t kNarrowRowsMax = 16;
-// Relative time of one wave of a kernel's blocks at a fixed input count. A block takes its time
-// however few run beside it. Fitted to the kernel bench on an H100 (docs/records/measurements).
+// Relative time of one wave of a kernel's blocks at a fixed input count. A block takes the same
+// time, however few blocks run beside it. Fitted to the kernel bench on an H100
+// (docs/records/measurements).
 struct ProductCost {
   ProductKernel kernel;
   std::uint32_t outputs, rows;  // per block

@@ -31,7 +31,7 @@ if(EDGEDRAFT_CUDA)
     if(NOT CMAKE_CUDA_COMPILER)
       set(CMAKE_CUDA_COMPILER ${EDGEDRAFT_NVCC})
     endif()
-    set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 knows no later one of CUDA 13's nvcc
+    set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 supports no later standard with CUDA 13's nvcc
     enable_language(CUDA)
     find_package(CUDAToolkit 12.0 REQUIRED)
     set(EDGEDRAFT_HAS_CUDA 1)

@@ -166,7 +166,7 @@ __global__ void write_kernel(TopKArgs a) {
       a.k, choice, keys);
   __syncthreads();
 
-  // Each warp for itself, in one order.
+  // Every warp computes the sum, in the same order.
   const ExpSum* parts = exp_sums(a, row);
   float largest = -INFINITY;
   for (std::uint32_t i = threadIdx.x % kWarp; i < segments; i += kWarp) {

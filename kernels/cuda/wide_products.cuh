@@ -16,7 +16,7 @@ namespace edgedraft::cuda {
 
 inline constexpr std::uint32_t kSlices = kProductWarps;
 
-// threadIdx.x, read again: values derived from it are not kept in registers, which are scarce,
+// threadIdx.x, read again at each use, so that values derived from it do not occupy registers
 // between the steps of a block.
 __device__ inline std::uint32_t thread_now() {
 #if defined(__CUDA_ARCH__)
@@ -64,7 +64,8 @@ struct WideJob {
   std::uint32_t stages;
 };
 
-// The parts of the inputs in a block's order. Groups advance in step: `lead` is the first one's.
+// Walks over the parts of the inputs in a block's order. Groups advance together; `lead` is the
+// first group's part.
 template <class Tile>
 struct PartWalk {
   std::uint32_t count;  // number of parts

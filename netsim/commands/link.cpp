@@ -166,7 +166,7 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
       return Error{Errc::usage, "--at-server: port " + std::to_string(o.port) +
                                     " is already in use; give another port with --port"};
     }
-    // Standard output is the device's alone.
+    // Only the device's command writes to standard output.
     auto started = Process::start({.argv = link.at_server({"sh", "-c", "exec >&2\n" + o.at_server}),
                                    .environment = {{"EDGEDRAFT_SERVER_LISTEN", listen}},
                                    .attached = true,
@@ -269,8 +269,8 @@ void declare_link(CLI::App& app, LinkCommandOptions& o) {
       "    -- edgedraft run --bundle drafter.gguf --token-file token --pin sha256:HEX -p Hello\n"
       "  edgedraft-netsim link --profile leo --seed 7 --simulate 1000 > schedule.csv\n"
       "Any program may run at the ends. In the namespaces the server is 198.18.0.1, the device\n"
-      "198.18.0.2. When this program ends, for whatever reason, so does everything that it "
-      "started.");
+      "198.18.0.2. When this program ends, for any reason, everything that it started "
+      "ends, too.");
 }
 
 Result<int> run_link(const LinkCommandOptions& o) {

@@ -50,8 +50,8 @@ class LinkDriver {
 
 // Builds the link. The caller fires the profile's events. `driver` is tc, tun, proxy or auto: tun
 // if namespaces and /dev/net/tun are available, else the proxy. "loopback" builds no link: both
-// ends use this machine's loopback, for trying an experiment and for arms' own speed. It ignores
-// the profile and refuses events.
+// ends use this machine's loopback, to try out an experiment or to time arms without a link. It
+// ignores the profile and refuses events.
 //
 // Errors   usage         unknown driver
 //          unsupported   the machine lacks what the driver needs, or the driver lacks a feature of

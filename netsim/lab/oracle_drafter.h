@@ -22,9 +22,9 @@ Result<std::vector<std::uint32_t>> read_answer_tokens(const std::filesystem::pat
 
 // A drafter for experiments that knows the answer and errs with a given probability per position. A
 // link can thus be studied without models. Whether the likeliest proposal of a position is right,
-// another one, or none, depends on seed and position only. Scores state how often each rank is
-// right, so a tree is as good as one of a calibrated drafter. It grows like a network's tree, a
-// level or a step at a time.
+// another one, or none, depends on seed and position only. Scores are the true probabilities of
+// each rank, as if the drafter were perfectly calibrated. It grows like a network's tree, a level
+// or a step at a time.
 //
 // The target's activations are accepted and ignored.
 class OracleDrafter final : public Drafter {

@@ -16,7 +16,7 @@ bool is_measurable(const NetworkProfile& profile);
 // Measurements that a profile predicts.
 struct Expectation {
   double round_trip_ms = 0;        // median of that many pings
-  double round_trip_error_ms = 0;  // chance deviation of that median, at most
+  double round_trip_error_ms = 0;  // upper bound on that median's random error
   double ping_seconds = 0;         // per ping, retransmissions included
   double up_bits_per_second = 0;   // that arrive; 0: a short measurement has no expected value
   double down_bits_per_second = 0;

@@ -105,16 +105,16 @@ void send_train(int socket, const sockaddr* to, socklen_t size, std::uint32_t pa
   }
 }
 
-// Rate of an incoming train on a link of nominally that many bits per second; 0 if too few packets
-// arrive. Ends after a silence. The first and last tenth are ignored: there a packet's own delay
-// outweighs its place in the train.
+// Measures the rate of an incoming train; 0 if too few packets arrive. `bits_per_second` is the
+// link's nominal rate. Ends after a silence. The first and last tenth are ignored: there a packet's
+// own delay outweighs its place in the train.
 double receive_train(int socket, std::uint64_t bits_per_second) {
   std::array<char, 2048> buffer;
   std::vector<Instant> arrivals;
   const double silence = silence_seconds(bits_per_second);
   set_timeout(socket, kTrainStartSeconds + silence);
   for (ssize_t size = 0; (size = receive(socket, buffer)) > 0;) {
-    // Shorter packets are left from the request for the other direction's train.
+    // Ignores shorter packets, which are left over from requests for the other direction's train.
     if (size != static_cast<ssize_t>(kPayloadBytes)) continue;
     arrivals.push_back(Clock::now());
     if (arrivals.size() == 1) set_timeout(socket, silence);

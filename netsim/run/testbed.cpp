@@ -36,8 +36,8 @@ Result<void> write_file(const fs::path& file, const std::string& text) {
   return Error{Errc::io, file.string() + ": cannot be written; is the disk full?"};
 }
 
-// Private folders for settings and learned data, so that user settings do not affect measurements,
-// nor measurements user data.
+// Private folders for settings and learned data, so that user settings do not affect measurements
+// and measurements do not change user data.
 std::map<std::string, std::string> own_folders(const fs::path& work) {
   const std::string folder = fs::absolute(work).string();  // programs ignore relative ones
   return {{"XDG_CONFIG_HOME", folder}, {"XDG_CACHE_HOME", folder}, {"XDG_STATE_HOME", folder}};

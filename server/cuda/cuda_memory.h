@@ -37,7 +37,7 @@ class CudaBuffer final : public Buffer {
   std::uint64_t bytes_count_;
 };
 
-// Device memory that grows to the largest request and never shrinks. Growing submits the recorded
+// Device memory that grows to the largest request and never shrinks. Growing starts the recorded
 // launches, so reserve it before uploading an operation's arguments.
 class CudaScratch {
  public:

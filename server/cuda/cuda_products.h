@@ -20,7 +20,8 @@ class CudaProducts {
 
   // True if all of them take x rounded to int8, so that x itself is not needed.
   static bool take_int8(std::span<const MatmulOp> ops);
-  // Memory for x rounded to int8 by the preceding operation. Growing it starts recorded launches.
+  // Memory for x rounded to int8 by the preceding operation. Growing it starts the recorded
+  // launches.
   const cuda::QuantizedRows& reserve_int8(const Matrix& x);
 
   enum class Input : std::uint8_t { x, reserved_int8 };

@@ -219,7 +219,7 @@ void CudaSequences::launch_attention() {
   rows_ = 0;
   words_ = 0;
   try_cuda(status, "planning attention");
-  // Reserved before the arguments are uploaded: growing the scratch submits the recorded launches.
+  // Reserved before the arguments are uploaded: growing the scratch starts the recorded launches.
   const cuda::Heads heads = heads_of(launch_.heads);
   auto* scratch = scratch_.reserve<float>(cuda::attention_scratch_floats(plan_, heads));
   enqueue(cuda::attention,

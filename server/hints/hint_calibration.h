@@ -9,7 +9,7 @@ namespace edgedraft::server {
 
 // Measured acceptance probability per hint score, from the session's own passes. Drafters
 // underestimate their paths, each differently, and a peer may send any score, so rows are allotted
-// by observation.
+// by measured acceptance.
 class HintCalibration {
  public:
   // Acceptance probability of a hint whose path has this score.

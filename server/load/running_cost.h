@@ -16,7 +16,7 @@ class RunningMean {
   void add(double sample);
   bool known() const { return weight_ > 0.0; }
   double value() const { return value_; }
-  // Number of samples the mean counts for, at most `memory`.
+  // Effective number of samples, at most `memory`.
   double weight() const { return weight_; }
 
  private:

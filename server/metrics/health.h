@@ -44,7 +44,7 @@ class Health {
 
   // Records a pass time; the shortest one sets the hang limit.
   void pass_took(Duration time);
-  // The compute thread starts a step, and ends it.
+  // Called by the compute thread at the start and the end of a step.
   void step_begins(Instant now);
   void step_ended();
   // Call periodically from a thread that does not wait for the device. A step far longer than any

@@ -197,8 +197,8 @@ struct Metrics {
   void rejected(Rejection why) { rejections[static_cast<std::size_t>(why)].add(); }
   void bad_frame(BadFrame what) { bad_frames[static_cast<std::size_t>(what)].add(); }
 
-  // Counts what a connection's end reveals about its peer; most ends reveal nothing. `secured`:
-  // after the TLS handshake.
+  // Counts a connection that ended because of its peer, by reason; other reasons are not counted.
+  // `secured`: after the TLS handshake.
   void connection_ended(bool secured, Errc reason) {
     // Closed in favour of others; the listener counts these.
     if (reason == Errc::refused) return;

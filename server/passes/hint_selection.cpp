@@ -34,8 +34,8 @@ std::optional<Instant> worth_waiting(const PassTerms& pass, std::span<const RunO
   std::optional<Instant> until;
   for (const RunOffer& run : runs) {
     if (!run.next) continue;
-    // Hints that arrive during the pass serve the next one: two passes bring the tokens of one that
-    // waits, plus one.
+    // Hints that arrive during a pass are used by the next one. So two passes without a wait yield
+    // one token more than one pass that waits.
     const double longest = pass_time * run.next->a_pass / (2.0 + run.next->a_pass);
     if (seconds(run.next->at - run.begun) > longest) continue;
     const double wait = seconds(run.next->at - now);

@@ -115,7 +115,7 @@ void PassLoop::step() {
   count_sessions();
 }
 
-// --- what clients ask for ---
+// --- client requests ---
 
 template <typename Message>
 PassLoop::Prompt PassLoop::prompt_of(const Client& client, Session* session, const Message& request,
@@ -354,7 +354,7 @@ bool PassLoop::deliver(RunTurn& turn, const Outcome& outcome, Instant finished) 
   return delivery_.answer(turn, outcome, finished);
 }
 
-// --- what goes wrong, and what is counted ---
+// --- failures and metrics ---
 
 void PassLoop::drop_requests(std::uint64_t connection_id, std::optional<std::uint32_t> round) {
   turns_.erase_if([&](const auto& turn) {

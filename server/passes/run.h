@@ -39,7 +39,7 @@ class Run {
     hints_.add_path(tokens);
     ranked_.reset();
   }
-  // The session has chosen these tokens; `now` is when its client is sent them.
+  // The session has chosen these tokens; `now` is the time at which they are sent to its client.
   void advance(std::span<const std::uint32_t> tokens, Instant now);
 
   // Replaces the server's guesses below the root. They share a tree with the hints until tokens are

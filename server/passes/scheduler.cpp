@@ -61,7 +61,8 @@ void Scheduler::post(const Client& client, TargetWork request) {
 void Scheduler::hints(std::uint64_t connection_id, wire::Hints hints) {
   const std::lock_guard lock(mutex_);
   WaitingHints& waiting = waiting_hints_[connection_id];
-  // A connection has one complete message at a time, and its run would wait for it in vain.
+  // Keeps complete hints, because their run waits for them. A connection has one such message at a
+  // time.
   if (!hints.complete && waiting.cost + cost_of(hints) > kHintsWaitingMax) hints.nodes.clear();
   const bool only_credit = hints.nodes.empty() && !hints.complete;
   if (only_credit && waiting.credit) {

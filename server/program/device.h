@@ -14,7 +14,7 @@ namespace edgedraft::server {
 struct DeviceOptions {
   std::string device = "auto";  // auto, cpu, cuda or cuda:N
   std::uint32_t threads = 0;    // for the CPU; 0: one per fast core
-  bool deterministic = false;   // shared/runtime/backend.h's promise in full, on a GPU too
+  bool deterministic = false;   // batch invariance (shared/runtime/backend.h) on a GPU, too
   bool cuda_graphs = true;      // runs repeated passes as CUDA graphs
   // Called with a sentence if a feature is unavailable or slower than expected; may be empty.
   std::function<void(const std::string&)> on_notice;

@@ -20,8 +20,8 @@ namespace edgedraft::server {
 // column i of level r is i + r positions after the root (level 0: i + 1), and the window is a tree.
 //
 // A pass yields the successors of the last level: with the columns' tokens they form n-grams that
-// the target itself generated. Then all levels move up by one and one position on. The window
-// starts with one level, longer than its final width; each pass adds one until there are n - 1.
+// the target itself generated. Then every level moves up by one, and forward by one position. The
+// window starts with one level, longer than its final width; each pass adds one, up to n - 1.
 class LookaheadWindow {
  public:
   struct Shape {

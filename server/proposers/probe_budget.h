@@ -13,8 +13,8 @@ namespace edgedraft::server {
 // more with them, get n (b + g) tokens in the time of n r rows. With probes, r is larger and g is
 // the gain seen in passes with probes; without, the gain seen in passes without. The choice with
 // more tokens per second wins. Until enough was seen, probes are assumed to gain one token per
-// pass. They are then never used if a row costs as much as a pass, and vanish if many sessions
-// share a pass. They are retried periodically (at most 2 % of the time), since texts change.
+// pass. They are then never used if a row costs as much as a pass, or if many sessions share a
+// pass. They are retried periodically (at most 2 % of the time), since texts change.
 class ProbeBudget {
  public:
   // `rows_max`: probe rows a session can use per pass; 0: none.

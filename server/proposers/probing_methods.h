@@ -18,7 +18,7 @@ struct ProbingMethodKind {
   std::unique_ptr<ProbingMethod> (*make)(const std::function<bool(std::uint32_t)>& is_end);
 };
 
-// All methods; the only list of them.
+// The only list of all methods.
 std::span<const ProbingMethodKind> probing_methods();
 // Null if there is none of that name.
 const ProbingMethodKind* find_probing_method(std::string_view name);

@@ -21,7 +21,7 @@ struct PassShare {
 
 // Draft tokens followed, or provisional tokens chosen, per session if `searching_count` sessions of
 // the pass have choosing_searches(). They share one budget, so the time of a pass does not grow
-// with their number. At least 1. It affects when tokens come, never which.
+// with their number. At least 1. It affects the timing of tokens, never their values.
 std::uint32_t searched_path_max(std::size_t searching_count);
 
 // Runs the next rows of all sessions through the decoder in one pass, so that each weight is read

@@ -176,7 +176,7 @@ SequenceRows TargetSession::rows_of(const RunningDraft& draft) {
     const std::vector<std::uint32_t> depths = tree.depths();
     for (std::uint32_t node = begin; node < end; ++node) {
       rows_.push_back(node == 0 ? tokens_.back() : tree.token(node));
-      // Nodes beyond the last position run at it: the walk ends before it gets there.
+      // Nodes beyond the last position are placed at it; verification ends before it reaches them.
       positions_.push_back(std::min(cache_.length() + depths[node], context_count_ - 1));
       AncestorMask& mask = masks_.emplace_back();
       for (std::uint32_t above = node; above != 0; above = tree.parent(above)) {

@@ -225,7 +225,7 @@ class TargetSession {
   KvCache cache_;
   std::vector<std::uint32_t> tokens_;
   std::uint32_t given_count_ = 0;  // leading tokens_ given by the client; the target chose the rest
-  std::optional<Hashed> hashed_;   // last result of hash_of(), while its tokens stand
+  std::optional<Hashed> hashed_;   // last result of hash_of(), while its tokens are unchanged
   Sampler sampler_{SamplingParams{}};
   std::shared_ptr<ConstraintFilter> filter_;
   std::vector<std::uint32_t> answer_;  // tokens before the one being chosen

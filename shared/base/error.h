@@ -10,7 +10,7 @@ namespace edgedraft {
 
 // Failures at an edge: a file, a peer, a user's option. Our own bugs are EDGEDRAFT_CHECKs.
 enum class Errc {
-  usage,            // the command line, environment or configuration file says something impossible
+  usage,            // invalid command line, environment or configuration file
   io,               // the operating system refused: missing file, permission, full disk, bind
   bad_file,         // a model file that is truncated, damaged or hostile
   unsupported,      // well-formed, but not supported by this build

@@ -14,7 +14,7 @@ Result<void> judge(int failed, const struct stat& status, const std::filesystem:
   if (failed != 0) {
     return Error{Errc::io, file.string() + ": " + std::generic_category().message(errno)};
   }
-  // Pipes and devices are passed on purpose.
+  // Pipes and devices are exempt, because the user names them deliberately.
   if (!S_ISREG(status.st_mode) || (status.st_mode & S_IRWXO) == 0) return {};
   return Error{Errc::usage,
                file.string() +

@@ -7,8 +7,8 @@
 #include "shared/drafting/drafter_kind.h"
 #include "shared/model/config.h"
 
-// Checks a drafter's file against its target and the link. Fingerprints tell honest files apart but
-// do not detect a damaged one.
+// Checks a drafter's file against its target and the link. Fingerprints distinguish undamaged
+// files, but do not detect a damaged one.
 namespace edgedraft {
 
 // Checks the target sizes that a drafter assumes against the target.

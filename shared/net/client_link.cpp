@@ -33,7 +33,7 @@ namespace {
 namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
 
-// A connection that lasts this long is no failed attempt, even without an answer.
+// A connection that lasts this long does not count as a failed attempt, even without an answer.
 constexpr Duration kStands = std::chrono::seconds(5);
 // Limits the back-off after short connections that brought verdicts: 1.6 to 3.2 s.
 constexpr std::uint32_t kAttemptsOfUse = 5;
@@ -251,7 +251,7 @@ class TlsLink final : public ClientLink {
     tell({.state = LinkState::closed, .final_error = std::move(why), .can_try_again = true});
     while (is_resting_ && !stopping_) co_await wake_.wait_until(Instant::max());
     if (stopping_) co_return;
-    // The user may have replaced our certificate, and a ticket stands for the old one.
+    // The user may have replaced our certificate; a ticket would resume with the old one.
     if (auto context = make_client_context(options_.tls)) context_ = *std::move(context);
     ticket_.reset();
     if (options_.renew_token) options_.protocol.hello.token = options_.renew_token();
@@ -287,7 +287,7 @@ class TlsLink final : public ClientLink {
     pump_.emplace(stream, port(stream), options_.write_stall_timeout, peer_);
     const Error error = co_await pump_->run();
     pump_.reset();
-    // If the peer is still there, say goodbye.
+    // If the peer is still connected, close TLS and TCP in order.
     if (!is_passing(error.code)) co_await linger(stream);
     ticket_ = take_ticket(stream.native_handle());
     count(stream);
@@ -454,7 +454,7 @@ class TlsLink final : public ClientLink {
     if (untold_.size() > 1) return;
     telling_.expires_at(at);
     telling_.async_wait([this](const boost::system::error_code& error) {
-      if (error) return;  // set again: a cancellation took the news over
+      if (error) return;  // set again, after a cancellation had emptied the list
       for (News& one : std::exchange(untold_, {})) tell_now(std::move(one));
     });
   }
@@ -473,7 +473,7 @@ class TlsLink final : public ClientLink {
     if (is_late) return false;
     state_ = news.state.value_or(state_);
     if (news.state == LinkState::online) {
-      // Drop a connection that came and went unseen.
+      // Drop the events of an earlier connection that the caller has not read.
       events_.erase(std::ranges::find_if(events_, is_welcome), events_.end());
       ++connection_;
       stats_.reconnects = connection_ - 1;

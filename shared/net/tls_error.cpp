@@ -9,7 +9,8 @@
 namespace edgedraft {
 namespace {
 
-// Worded for the side that refused the certificate: a server learns what its client needs.
+// Worded for the side that refused the certificate: a server's message states what its client
+// needs.
 Error explain_certificate(NativeTls* tls, const std::string& peer) {
   const long result = SSL_get_verify_result(tls);
   const bool of_client = SSL_is_server(tls) == 1;

@@ -11,7 +11,7 @@ namespace edgedraft {
 
 // A conversation's tokens in a form that may leave the device: the count that the receiver is
 // assumed to hold, their digest, and later tokens. Messages have no other field for conversation
-// text, and only a ledger, which knows each token's origin, can make one.
+// text, and only a ledger, which records each token's origin, can make one.
 class SafePrefix {
  public:
   // No tokens and no conversation.

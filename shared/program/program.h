@@ -9,11 +9,10 @@
 
 namespace edgedraft {
 
-// Start time of this process, without the system's loading.
+// Start time of this process, excluding the time that the system took to load it.
 Instant program_start();
 
-// The reader of standard output closed the pipe, as in `
-//  head`; it has read enough.
+// True if the reader of standard output closed the pipe, as `head` does after enough lines.
 bool reader_has_left();
 
 // Main function of a program: options from three sources (OptionLayers), a table of commands, and

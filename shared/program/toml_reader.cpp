@@ -7,7 +7,7 @@
 namespace edgedraft {
 namespace {
 
-// Walks over TOML's quotes and comments.
+// Skips TOML's quoted strings and comments.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}

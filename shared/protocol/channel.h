@@ -23,8 +23,8 @@ struct BlockRate {
   std::uint32_t together = 1;
 };
 
-// Schedules and fills the blocks of one direction. It knows no messages: its owner feeds it frames
-// and says whether more will follow.
+// Schedules and fills the blocks of one direction. It handles bytes only: its owner appends frames
+// and states whether more will follow.
 class ConstantRate {
  public:
   explicit ConstantRate(const BlockRate& rate) : rate_(rate) {}
@@ -83,8 +83,8 @@ struct TrafficStats {
   TrafficStats& operator+=(const TrafficStats& other);
 };
 
-// Common base of both sessions: frames in and out, their limits, liveness and counters. Answers
-// Pings itself.
+// Part shared by ClientProtocol and ServerProtocol: frames in and out, their limits, liveness and
+// counters. Answers Pings itself.
 class Channel {
  public:
   Channel(const ChannelOptions& options, Instant now);

@@ -24,7 +24,7 @@ void encode_frame_header(const FrameHeader& header, std::span<std::byte, kFrameH
 // Reads a header from the start of `bytes`.
 //
 // Errors    frame_truncated  fewer than kFrameHeaderBytes: read more and try again
-//           version          a version that we do not speak: close the connection
+//           version          an unsupported version: close the connection
 //           frame_too_large  payload_bytes above `payload_bytes_max`: close the connection
 Result<FrameHeader> decode_frame_header(ByteView bytes, std::uint32_t payload_bytes_max);
 

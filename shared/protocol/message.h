@@ -57,7 +57,7 @@ struct Hello {
   std::uint16_t version_max = kProtocolVersion;
   std::string agent{};  // program and version, for logs
   std::string token{};  // bearer token; empty if the client signs in by certificate or not at all
-  // Null if the client does not care, e.g. about the drafter in plain decoding.
+  // Null: not compared, e.g. the drafter in plain decoding.
   std::optional<Digest> target{};
   std::optional<Digest> tokenizer{};
   std::optional<Digest> drafter{};

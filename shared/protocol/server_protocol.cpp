@@ -73,7 +73,7 @@ Result<void> ServerProtocol::handle(wire::Message message) {
   }
   if (auto* report = std::get_if<wire::ErrorReport>(&message)) {
     state_ = State::finished;
-    // The code names the server's fault as the client saw it; here the link is down.
+    // The client's code describes a fault of the server; for the server, the link is down.
     return Error{Errc::link_down, "the client reported an error: " + report->message};
   }
   if (auto* hello = std::get_if<wire::Hello>(&message)) return on_hello(std::move(*hello));
@@ -190,7 +190,7 @@ Result<void> ServerProtocol::on_hints(wire::Hints hints) {
   if (hints.round == 0 || hints.round > last_round_) {
     return faulty(faulty_client("hints for a round that has not started"));
   }
-  // Hints that crossed the end of their run.
+  // Hints that the client sent before it learned that their run had ended.
   if (!pending_ || pending_->round != hints.round) return boost::system::in_place_value;
   if (pending_->run.credit == 0)
     return faulty(faulty_client("hints for a request that is not a run"));

@@ -36,7 +36,7 @@ class DeviceWriting : GenerationContext {
   void begin();
   // Call if the server is unreachable, or the device answers first.
   void begin_outage();
-  // Call after the server has agreed again.
+  // Call once device and server agree again: ends the outage and its deadlines.
   void agree();
   // Restarts the wait for the server at its full length.
   void retry() { check_deadline_.reset(), nothing_to_write_ = false; }
@@ -83,7 +83,7 @@ class DeviceWriting : GenerationContext {
   DrafterConfidence confidence_;
   bool device_writes_ = false;
   bool nothing_to_write_ = false;        // the answer waits until check_deadline_
-  std::optional<Instant> outage_began_;  // empty once the server has agreed again
+  std::optional<Instant> outage_began_;  // empty after agree()
   std::uint32_t outage_tokens_ = 0;      // written in this outage
   std::optional<Instant> check_deadline_;
 };

@@ -71,7 +71,7 @@ class DrafterMemory {
   Drafter* drafter_;
   std::uint32_t complete_end_ = 0;
   std::uint32_t rows_end_ = 0;   // end of the rows, once the older ones have arrived too
-  std::uint32_t taken_end_ = 0;  // tokens below are as the server took them in
+  std::uint32_t taken_end_ = 0;  // tokens below equal those that the server received
   bool pending_ = false;
 };
 

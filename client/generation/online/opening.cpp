@@ -2,7 +2,7 @@
 
 namespace edgedraft::client {
 
-// Depends on nothing private.
+// Must not depend on private text: the server sees the result.
 bool Opening::is_wanted(std::uint32_t open_count) const {
   return terms_.is_private && open_count > 1 && parts_.writer == nullptr && memory_.wants_rows() &&
          !server_.link_error && memory_.complete_end() + 1 < open_count;

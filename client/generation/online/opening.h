@@ -9,9 +9,9 @@
 
 namespace edgedraft::client {
 
-// Answers a prompt with private text of which the server reads the part before that text. The
-// drafter then writes from the target's activations of that part, as in appendix A.6 of *Mixture of
-// Attentions*, for a lost server.
+// Start of the answer to a prompt with private text. The server reads the part before that text;
+// the drafter then writes alone, from the target's activations of that part. Appendix A.6 of
+// *Mixture of Attentions* does the same after a lost connection.
 class Opening : GenerationContext {
  public:
   // Requires  the references outlive it

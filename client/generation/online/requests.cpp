@@ -131,18 +131,17 @@ void Requests::take_activations(const ActivationsReceived& event) {
   memory_.add_part(event.first, event.count, event.rows, event.complete);
 }
 
-// A late verdict cannot be followed. It shows that the server is back and, for a prompt, that it
-// need not be computed again.
+// Discards the tokens of a late verdict, but records that the server is back and holds the prompt.
 void Requests::take_late(const VerdictReceived& event) {
   if (event.to == VerdictReceived::To::run) return;
   server_.took_tokens(event.to == VerdictReceived::To::prefill);
   memory_.expect_until(event.verdict.length - 1);
-  // It holds the tokens that were settled at that time.
+  // The server holds the tokens that were settled when the request was sent.
   server_.count = std::min(request_.settled_count, conversation_.settled_count());
 }
 
 Result<void> Requests::drain() {
-  // If the device answers alone, the network must not learn of it.
+  // If the device answers alone, network traffic must not show that an answer is written.
   bool may_try_again = terms_.route != WritingSide::device;
   for (;;) {
     const auto event = parts_.link.wait_event(parts_.now());
@@ -152,8 +151,8 @@ Result<void> Requests::drain() {
         lost(event.error());
         continue;
       }
-      // The cause of a closed link may be gone by now. A new cause is reported first: it ends an
-      // answer that would otherwise be written without mention of it.
+      // Retries a link that was closed earlier, since the cause may be gone. A new cause is
+      // reported instead: it ends the answer, which would otherwise hide the failure.
       const bool known = server_.link_closed || server_.link_error;
       if (!known || !std::exchange(may_try_again, false)) return {};
       parts_.link.try_again();

@@ -16,7 +16,7 @@ class Requests : GenerationContext {
   bool may_send() const;
   // Like may_send(), on a link that is not closed and not before ServerView::ask_again.
   bool may_ask() const;
-  // While nothing is written offline: when to check for the server without an event.
+  // Next time to check for the server without an event, while nothing is written offline.
   Instant next_look() const;
   bool awaits(VerdictReceived::To to) const;
   bool has_text_to_check() const;

@@ -113,8 +113,8 @@ Result<ConversationStore::Database> ConversationStore::open_database(const std::
   if (status != SQLITE_OK) return failure_of(opened, name);
   sqlite3_busy_timeout(opened, 2000);
   try {
-    // Deleted data stays in no file. A deleted journal leaves its blocks on the disk, which is the
-    // price of surviving a crash.
+    // Overwrites deleted data. Only a deleted journal leaves blocks on the disk; without journals,
+    // a crash could damage the file.
     run(opened, "PRAGMA secure_delete = ON");
     run(opened, "PRAGMA journal_mode = DELETE");
     const std::int64_t application = pragma(opened, "PRAGMA application_id");

@@ -21,7 +21,8 @@ namespace edgedraft::client {
 // Threads   one
 class ConversationStore {
  public:
-  // Creates a missing file, for its owner only; empty: everything stays in memory.
+  // Opens the file. A missing one is created, readable by its owner only. An empty path keeps
+  // everything in memory.
   //
   // Errors    io naming the file: of another program, damaged, or of a later version
   static Result<std::unique_ptr<ConversationStore>> open(const std::filesystem::path& file);

@@ -202,7 +202,8 @@ ApiResult<PageApi::Document> PageApi::parse(std::string_view body, const Privacy
     fields.refuse("title", "at most " + std::to_string(kTitleBytesMax) + " bytes");
   }
   if (fields.error()) return *fields.error();
-  // The page knows the marks; detected values only after an answer has ended.
+  // Search the document, too: the page recognises marks, but learns of detected values only after
+  // an answer.
   std::vector<std::string> texts = texts_of(*document);
   texts.push_back(conversation.entry.title);
   const auto finds = [&privacy, mode = mode_of(*document)](const std::string& text) {

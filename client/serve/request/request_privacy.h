@@ -20,7 +20,7 @@ struct RequestPrivacy {
   std::shared_ptr<const Placeholders> placeholders{};
   // It holds private text, and stays on the device with everything derived from it.
   bool is_local = false;
-  // Except the part before the private text, which may be sent.
+  // If is_local: the part before the private text may still be sent.
   bool sends_open = false;
   // Function arguments are returned with restored placeholders.
   bool restores_tool_arguments = false;

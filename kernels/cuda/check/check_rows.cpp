@@ -87,7 +87,7 @@ struct Quantized {
         sums(scales.count() * 4) {}
 
   QuantizedRows rows() const { return {values.data(), scales.data(), sums.data()}; }
-  // All NaNs compare equal; their bits carry no meaning.
+  // All NaNs compare equal; their bits have no meaning.
   bool same_as(const Quantized& other) const {
     const auto same_numbers = [](const Array<float>& a, const Array<float>& b) {
       const auto x = a.values();

@@ -92,7 +92,7 @@ void MoaNetwork::extend_memory(std::uint32_t first_position, std::span<const flo
   const std::size_t cols = m_->layout_.cols();
   EDGEDRAFT_CHECK(rows.size() % cols == 0);
   draft_rows_ = 0;
-  // A server with a longer context continues beyond ours; nothing is drafted there.
+  // The server's context may be longer; positions beyond the drafter's are not drafted.
   const std::size_t room = m_->positions_max_ - std::min(first_position, m_->positions_max_);
   const std::size_t count = std::min(rows.size() / cols, room);
   if (count == 0) return;

@@ -169,7 +169,7 @@ Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType ty
   }
   reader.refuse_others();
   if (reader.error()) return *reader.error();
-  // Only now: the embedding confirms the size to which the tokenizer is padded.
+  // After the tensors: the embedding confirms the size to which the tokenizer is padded.
   auto notice = add_hf_tokenizer(directory, *config, plan.metadata);
   if (!notice) return notice.error();
   plan.notice = *std::move(notice);
