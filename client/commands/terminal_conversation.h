@@ -44,7 +44,7 @@ class TerminalConversation {
   const BundleFile& bundle() const { return parts_->bundle(); }
   const ReportedConfig& reported_config();
 
-  // Masks private text in the conversation, as the options say (docs/privacy.md).
+  // Masks private text in the conversation, as set by the options (docs/privacy.md).
   //
   // Errors    of RequestMask; unsupported: it must stay on the device, which cannot answer alone
   Result<RequestMask::Outcome> hide(std::span<ChatMessage> messages);

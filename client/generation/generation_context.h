@@ -28,7 +28,7 @@ struct RequestInFlight {
   Duration drafting{};   // time spent on its hints
 };
 
-// State shared by a generation and its objects, which derive from this and live as long.
+// State shared by a generation and its objects, which derive from this and have the same lifetime.
 struct GenerationContext {
   const GenerationParts& parts_;
   const GenerationOptions& options_;

@@ -94,7 +94,7 @@ const std::string* Placeholders::value_of(const std::string& placeholder) const 
   return found == values_.end() ? nullptr : &found->second;
 }
 
-// Text that is read as one, without marks.
+// The parts of one text, joined, without marks.
 struct RequestMask::PlainText {
   struct Part {
     std::size_t begin;
@@ -209,7 +209,7 @@ void RequestMask::detect(const PlainText& plain, Writer writer, bool is_name) {
     }
   }
   std::vector<PrivateSpan> all;
-  // Spans widened by an escape are removed, not remembered: decoded text gives the value itself.
+  // Spans widened by an escape are masked but not added to the vault, which gets the decoded value.
   std::vector<PrivateSpan> with_escape;
   const auto take_in = [&](std::string_view text, const UnescapedText* reading,
                            std::span<const UnescapedText> deeper) {
@@ -409,7 +409,7 @@ Result<RequestMask::Outcome> RequestMask::outcome() const {
 
 void RequestMask::append_placeholder(std::string& to, std::string_view value, PrivateType type) {
   if (full_) return;  // outcome() refuses the request
-  // The vault may know this value with a type.
+  // The vault may have this value with a type.
   const auto known = guard_.vault().known_as(value);
   if (known) {
     value = known->text;

@@ -22,8 +22,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kUnenforcedHeader = "X-Edgedraft-Unenforced";
-// Limits of bodies: a long conversation with pasted files; text tokenized at once, which takes
-// hundreds of bytes of memory per byte; names and switches.
+// Body limits: for a long conversation with pasted files; for text that is tokenized at once, which
+// takes hundreds of bytes of memory per byte; for names and switches.
 constexpr std::uint32_t kTextBodyMax = 16u << 20;
 constexpr std::uint32_t kTokensBodyMax = 1u << 20;
 constexpr std::uint32_t kSmallBodyMax = 64u << 10;
@@ -196,7 +196,7 @@ void ApiService::serve(Call call) {
   call.answer(std::move(refusal));
 }
 
-// Errors    features that only the server has
+// Errors    the request uses features that only the server has
 std::optional<ApiError> ApiService::keep_here(CompletionRequest& request) const {
   const char* const needs = request.tools.use != ToolUse::none ? "tools"
                             : request.logprobs > 0             ? "logprobs"
@@ -300,7 +300,7 @@ void ApiService::complete(Call call, CompletionKind kind) {
   const Instant asked = Clock::now();
   learn_running_answers();
   privacy_.vault().set_now(asked);
-  // Learns private values; they become known to all once the request is accepted.
+  // Learns private values in a copy; they join the shared values once the request is accepted.
   const auto guard = std::make_shared<PrivacyGuard>(privacy_);
   at_desk(
       std::move(call),
@@ -356,7 +356,7 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
                           .salt = random_number(),
                           .stream = nullptr,
                           .on_done = {}};
-  // Stops it once nothing waits for it.
+  // Stops the completion; called once nothing waits for it.
   const auto stop = [this, number] {
     const auto found = completions_.find(number);
     if (found != completions_.end()) found->second->stop();

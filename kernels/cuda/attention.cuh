@@ -41,7 +41,7 @@ inline constexpr std::uint32_t kTileQueries = 16;
 inline constexpr std::uint32_t kTileWarps = 4;  // per block
 inline constexpr std::uint32_t kTileTerms = 3;  // bfloat16 terms per query element
 
-// Head sizes supported; heads that are no multiple of 16 bytes share one kernel.
+// Head sizes supported; heads that are not a multiple of 16 bytes share one kernel.
 constexpr std::uint32_t tile_dims(std::uint32_t head_dim) {
   if (head_dim % 8 != 0) return 256;
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;

@@ -59,7 +59,7 @@ inline constexpr std::uint32_t kProductsMax = 4;
 
 // Kernel selection; results are bit-identical for all.
 enum class ProductKernel : std::uint8_t {
-  by_shape,      // chosen as products.cuh says
+  by_shape,      // chosen by products.cuh
   narrow,        // one block per 32 outputs of up to 32 rows, one warp per eighth of the inputs
   few_outputs,   // one block per 64 outputs by 32 rows, through shared memory
   many_outputs,  // one block per 128 outputs by 64 rows

@@ -48,7 +48,7 @@ Result<Process> Process::start(const ProcessOptions& options) {
   const std::vector<char*> envp = pointers(variables);
   const std::string output = options.output.string();
   const std::string errors = options.errors.string();
-  std::array<int, 2> failure{};  // carries errno if exec fails; closed if it succeeds
+  std::array<int, 2> failure{};  // pipe for errno if exec fails; closed if it succeeds
   if (pipe2(failure.data(), O_CLOEXEC) != 0) {
     return Error{Errc::io,
                  std::string("cannot create a pipe for a program: ") + std::strerror(errno)};

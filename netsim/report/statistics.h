@@ -10,7 +10,7 @@
 
 namespace edgedraft::netsim {
 
-// With fewer groups, resampling says almost nothing about other groups, so no interval is given.
+// With fewer groups, resampling is too unreliable, so no interval is given.
 inline constexpr std::size_t kGroupsMin = 5;
 
 // A value with its 95 % interval. With fewer than kGroupsMin groups, `known` is false, and `low`

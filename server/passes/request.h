@@ -46,7 +46,7 @@ struct Client {
                                           // the session
   Tap* tap;                               // null if the drafter needs none
   wire::Codec codec = wire::Codec::gzip;  // for a prompt's activations
-  bool newest_row = false;                // verdicts carry no rows of older positions
+  bool newest_row = false;                // verdicts have no rows of older positions
 };
 
 using TargetWork = std::variant<wire::Prefill, wire::Resume>;

@@ -30,7 +30,7 @@ class Application final : public ServerApplication {
   Application(ModelHost& host, Scheduler& scheduler, ApplicationOptions options,
               spdlog::logger& log);
 
-  // For future sign-ins. Threads: any.
+  // Sets the token for future sign-ins. Threads: any.
   void set_token(std::optional<std::string> token);
 
   void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) override;

@@ -32,8 +32,8 @@ Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::strin
 //           reveal its contents to users; those of CorpusIndex::open
 Result<void> check_indexes(std::span<const std::filesystem::path> indexes, const std::string& name);
 
-// Parses METHOD or METHOD+KIND; empty if the name is no method.
-// Errors    usage  KIND is no drafter without weights
+// Parses METHOD or METHOD+KIND; empty if the name is not that of a method.
+// Errors    usage  KIND does not name a drafter without weights
 Result<std::optional<ProposerSource>> probing_source_of(const std::string& name, ModelHost& host,
                                                         Backend& backend);
 

@@ -83,7 +83,7 @@ class Speculation {
                 const Step& step);
 
   void observe_pass(std::uint32_t rows, Duration time) { budget_.observe_pass(rows, time); }
-  // Gain of a tree of `rows` rows, root included; 1 row is no tree.
+  // Gain of a tree of `rows` rows, root included; 1 row: no tree.
   void observe_draft(std::uint32_t rows, std::uint32_t tokens) {
     if (rows > 1) budget_.observe_draft(rows, tokens);
   }

@@ -16,7 +16,7 @@ namespace edgedraft::server {
 // turns.
 //
 // n sessions with trees of r rows, d(r) seconds of drafting each, get n * tau(r) tokens in a + b *
-// n * r + n * d(r). The r that maximizes this ratio is taken; 1 row is no tree and needs no
+// n * r + n * d(r). The r that maximizes this ratio is taken; 1 row means no tree and needs no
 // drafting. a and b are fitted to recent passes; tau and d are running means by size. Unknown sizes
 // are tried: large trees first, and periodically a single row, or a tree if none is in use (at most
 // 2 % of the time).

@@ -233,7 +233,7 @@ class GrammarParser {
     } else {
       return;
     }
-    // The repeated elements as one.
+    // The repeated elements as a single element.
     Sequence once(sequence.begin() + static_cast<std::ptrdiff_t>(begin), sequence.end());
     sequence.resize(begin);
     if (once.empty()) return;

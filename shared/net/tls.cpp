@@ -59,7 +59,7 @@ bool is_trusted_client(SSL* tls, X509* certificate) {
 }
 
 // OpenSSL verifies client certificates in full handshakes only, and each resumed session gets a new
-// ticket. An expired certificate would stay valid for ever, even without its key. If it is
+// ticket. An expired certificate would stay valid forever, even without its key. If it is
 // untrusted, the ticket is ignored, and the full handshake reports the reason.
 SSL_TICKET_RETURN judge_client_ticket(SSL* tls, SSL_SESSION* session, const unsigned char*,
                                       std::size_t, SSL_TICKET_STATUS status, void*) {

@@ -21,7 +21,7 @@ namespace edgedraft {
 Result<std::string> read_token_file(const std::filesystem::path& file, std::size_t bytes_max);
 
 // Reads the token again. Nullopt for standard input, a pipe or a device: their content is gone, and
-// reading could block for ever.
+// reading could block forever.
 // Errors    those of read_token_file()
 Result<std::optional<std::string>> reread_token_file(const std::filesystem::path& file,
                                                      std::size_t bytes_max);

@@ -29,7 +29,7 @@ Offset<Vector<std::uint32_t>> numbers(FlatBufferBuilder& to, std::span<const std
   return to.CreateVector(from.data(), from.size());
 }
 
-// Truncates to the receiver's limit, so that a long reason is no protocol error.
+// Truncates to the receiver's limit, so that a long reason does not cause a protocol error.
 Offset<flatbuffers::String> text(FlatBufferBuilder& to, std::string_view from) {
   if (from.empty()) return 0;
   from = from.substr(0, kTextBytesMax);

@@ -167,7 +167,7 @@ class TreeGrowth {
 
   // Moves the root along `tokens`, the accepted path and the next token. Keeps the subtree, with
   // scores relative to the new root, and grows on, down to the shape's depth. Restarts if the path
-  // was no candidate. Draft rows are dropped: they belong to the old root.
+  // was not a candidate. Draft rows are dropped: they belong to the old root.
   void reroot(std::span<const std::uint32_t> tokens);
   void clear();
 

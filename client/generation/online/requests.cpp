@@ -36,7 +36,7 @@ void Requests::begin() {
 }
 
 // Sends the part of the conversation that the server lacks. Tokens that are not settled are to be
-// checked or kept, as the policy says. Without run terms, no answer is requested and no answer
+// checked or kept, depending on the policy. Without run terms, no answer is requested and no answer
 // terms are sent.
 Result<void> Requests::send_tokens(const std::optional<wire::RunTerms>& run) {
   begin();

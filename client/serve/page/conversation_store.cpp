@@ -164,7 +164,7 @@ std::vector<ConversationStore::Entry> ConversationStore::list() const {
   for (const Database* database : {&passing_, &kept_}) {
     Statement rows(database->get(), "SELECT id, title, updated FROM conversations");
     while (rows.step()) {
-      // A conversation that became private during a disk error is in both.
+      // A conversation that became private during a disk error is both on disk and in memory.
       if (std::ranges::find(entries, rows.text(0), &Entry::id) != entries.end()) continue;
       entries.push_back({.id = rows.text(0),
                          .title = rows.text(1),
@@ -199,7 +199,7 @@ bool ConversationStore::put(const Conversation& conversation) {
     if (sqlite3_errcode(to) == SQLITE_FULL) return false;
     throw;
   }
-  // Until here it was in at least one of the two.
+  // Delete the other copy only now, so that a failure above leaves at least one.
   if (!entry.is_private) {
     erase(passing_.get(), entry.id);
     return true;

@@ -26,7 +26,7 @@ struct RequestPrivacy {
   bool restores_tool_arguments = false;
 
   bool found() const { return is_local || placeholders != nullptr; }
-  // True if a reader that takes nothing may end its answer. Otherwise the end would reveal the
+  // True if a reader that does not drain may end its answer. Otherwise the end would reveal the
   // length of restored values: the backlog depends on it, and the server sees when a request stops.
   bool slow_readers_stop() const { return placeholders == nullptr; }
 };
