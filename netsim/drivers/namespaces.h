@@ -15,9 +15,10 @@ inline constexpr const char* kInterface = "edgedraft0";
 // The device's `number`-th address, from 0: 198.18.0.2, 198.18.0.3, ...
 std::string device_address(unsigned number);
 
-// Creates two network namespaces with loopback up for the calling process, which must be a link's
-// own and single-threaded, and leaves it in the device's. As root in the machine's user namespace,
-// else in a new one.
+// Creates two network namespaces with loopback up, and leaves the calling process in the device's.
+// For users other than root it first enters a new user namespace.
+//
+// Requires  a single-threaded process that runs nothing but the link
 //
 // Errors   unsupported   the kernel refuses; the message names the setting
 Result<LinkNamespaces> make_namespaces();

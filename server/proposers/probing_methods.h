@@ -25,7 +25,7 @@ const ProbingMethodKind* find_probing_method(std::string_view name);
 // "a, b".
 std::string probing_method_names();
 
-// Proposers of that method; `filler` provides guesses if the method leaves room, and may be empty.
+// Proposers of that method; `filler`, which may be empty, adds guesses up to the limit.
 ProposerSource probing_source(const ProbingMethodKind& kind,
                               std::function<bool(std::uint32_t)> is_end,
                               std::function<std::unique_ptr<SessionProposer>()> filler = {});

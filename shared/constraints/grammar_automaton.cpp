@@ -8,11 +8,12 @@
 namespace edgedraft {
 namespace {
 
-// Frames of a state that can be tried on a byte per step.
+// Frames of a state that are tried on a byte for the price of one step.
 constexpr std::size_t kFramesAStep = 32;
 // Frames per step that are looked up in state_behind_, which compares them with a dozen others.
 constexpr std::size_t kComparedAStep = 16;
-// For the initial state, regardless of the budget: without it a grammar has no texts.
+// For the initial state, regardless of the budget: without that state, a grammar would accept no
+// text.
 constexpr std::uint64_t kStepsAStart = 4 * GrammarAutomaton::kFramesAStateMax;
 // Overhead of a map key beside its frames, in frames.
 constexpr std::size_t kKeyFrames = 24;

@@ -26,13 +26,14 @@ class PageApi {
   static HttpAnswer file(std::string_view path);
 
   ApiResult<HttpAnswer> list() const;
-  // `id` is the query's.
+  // `id` comes from the query.
   ApiResult<HttpAnswer> read(const std::string& id) const;
   struct Document {
     ConversationStore::Conversation conversation{};  // without an id
     std::string stream;                              // that its last turn waits for; empty: none
   };
-  // Parses {"title", "private", "document": {...}}; the document's "mode" is a request's "private".
+  // Parses {"title", "private", "document": {...}}; the document's "mode" has the values of a
+  // request's "private".
   // Threads   any
   static ApiResult<Document> parse(std::string_view body, const PrivacyGuard& privacy);
   // Stores a conversation. One that was removed in this run is refused (410), because a tab that

@@ -16,8 +16,8 @@
 
 namespace edgedraft::client {
 
-// Converts requests to tokens, through the model's chat template, with the chosen tokens of known
-// answers, and with the part before private text encoded separately.
+// Converts requests to tokens. Renders chats with the model's chat template, uses the chosen tokens
+// of known answers, and encodes the part before private text separately.
 //
 // Threads   any
 class RequestPrompts {
