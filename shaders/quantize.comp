@@ -14,8 +14,8 @@ shared uint largest_bits;
 // The upper 12 bits of x; the rest has 12 bits as well, and products of such values are exact.
 float high_part(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xFFFFF000u); }
 
-// 127 / x to the last place, so that every device rounds equally: a built-in quotient may be off by
-// 2.5 units. Larger x would involve values too small to be exact.
+// 127 / x, exact to the last place, so that all devices round alike: a built-in quotient may be off
+// by 2.5 units. For larger x, intermediate values would be too small to be exact.
 float inverse_step(float x) {
   precise float q = 127.0 / x;
   if (x > 1e30) return q;

@@ -70,7 +70,7 @@ EDGEDRAFT_INLINE Part all_part(float x) {
   return x - Part{};
 }
 
-// a * b + c, rounded once if the instruction set can.
+// a * b + c, rounded once if the instruction set has fused multiply-add.
 EDGEDRAFT_INLINE Part fma(Part a, Part b, Part c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);

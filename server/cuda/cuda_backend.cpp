@@ -226,8 +226,7 @@ class CudaBackend final : public Backend {
   void compact(const CompactOp& op) override {
     check_op(op);
     if (op.slots.empty()) return;
-    // Runs between passes with a new path each time; recorded, it would keep the next pass from
-    // repeating.
+    // Not recorded: the path differs each time, so the next pass's list would never repeat.
     const auto* pages = op.cache.paged() ? arguments_.on_device_now(op.cache.pages) : nullptr;
     const cuda::CompactArgs args{.cache = cache(op.cache, pages),
                                  .cols = op.cache.cols(),
@@ -308,7 +307,7 @@ class CudaBackend final : public Backend {
     arguments_.make_room();
   }
 
-  // Blocks. Copies in pieces through pinned memory.
+  // Waits for the result. Copies in pieces through pinned memory.
   void download(void* to, const void* from, std::size_t bytes_count) {
     for (std::size_t done = 0; done < bytes_count; done += results_.bytes_count()) {
       const std::size_t piece = std::min(results_.bytes_count(), bytes_count - done);

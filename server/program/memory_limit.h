@@ -10,8 +10,8 @@ namespace edgedraft::server {
 std::uint64_t usable_memory_bytes();
 
 // Lowest limit of this process's control group and its parents, from files below `root` ("/"
-// outside tests). Without a limit, far above any machine's memory. Covers control groups v1 and v2
-// at their usual mount points.
+// outside tests). If there is no limit, the result is far above any machine's memory. Covers
+// control groups v1 and v2 at their usual mount points.
 std::uint64_t control_group_limit(const std::filesystem::path& root);
 
 }  // namespace edgedraft::server
