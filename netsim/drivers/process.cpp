@@ -1,7 +1,9 @@
 #include "netsim/drivers/process.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,6 +75,7 @@ Result<Process> Process::start(const ProcessOptions& options) {
         dup2(err, 2);
       }
     }
+    if (options.network >= 0) ready = setns(options.network, CLONE_NEWNET) == 0 && ready;
     if (ready) execvpe(argv[0], argv.data(), envp.data());
     const int error = errno;
     [[maybe_unused]] const ssize_t told = write(failure[1], &error, sizeof error);
@@ -149,20 +152,15 @@ std::string last_line(const std::filesystem::path& file) {
   return last;
 }
 
-std::string output_of(const std::vector<std::string>& argv) {
+TemporaryFolder::TemporaryFolder() {
   std::string name = (std::filesystem::temp_directory_path() / "edgedraft-XXXXXX").string();
-  const int file = mkstemp(name.data());
-  if (file < 0) return {};
-  close(file);
-  std::string text;
-  if (auto process = Process::start({.argv = argv, .output = name, .errors = "/dev/null"})) {
-    if (process->wait_until(Clock::now() + std::chrono::seconds(10)) && process->status() == 0) {
-      text = read_output(name);
-      while (!text.empty() && text.back() == '\n') text.pop_back();
-    }
-  }
-  std::filesystem::remove(name);
-  return text;
+  if (!mkdtemp(name.data())) throw Failure({Errc::io, name + ": cannot be created"});
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace edgedraft::netsim

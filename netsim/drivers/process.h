@@ -22,6 +22,7 @@ struct ProcessOptions {
   // Shares our terminal, streams, process group and whole environment; ignores `output` and
   // `errors`.
   bool attached = false;
+  int network = -1;   // open network namespace that it runs in; -1: ours
   Duration grace{0};  // from SIGTERM to SIGKILL when the object ends
 };
 
@@ -58,7 +59,18 @@ std::string read_output(const std::filesystem::path& file);
 // Last non-empty line of a program's messages, to append to ours.
 std::string last_line(const std::filesystem::path& file);
 
-// Standard output of a short command, without the last newline; empty if it fails.
-std::string output_of(const std::vector<std::string>& argv);
+// A folder for temporary files, removed with them. Throws Failure (io) if it cannot be created.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 }  // namespace edgedraft::netsim

@@ -2,12 +2,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "netsim/drivers/command.h"
+#include "netsim/drivers/process.h"
 #include "netsim/drivers/process_driver.h"
 #include "netsim/drivers/tc_commands.h"
 
@@ -15,24 +15,14 @@ namespace edgedraft::netsim {
 namespace {
 
 // netem's table files, for tc.
-class TableFolder {
+class TableFolder : TemporaryFolder {
  public:
   explicit TableFolder(const std::vector<TcTable>& tables) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "edgedraft-tc-XXXXXX").string();
-    if (!mkdtemp(pattern.data())) throw Failure({Errc::io, pattern + ": cannot be created"});
-    path_ = pattern;
-    for (const TcTable& table : tables) std::ofstream(path_ / (table.name + ".dist")) << table.text;
-    setenv("TC_LIB_DIR", path_.c_str(), 1);
+    for (const TcTable& table : tables) {
+      std::ofstream(path() / (table.name + ".dist")) << table.text;
+    }
+    setenv("TC_LIB_DIR", path().c_str(), 1);
   }
-  ~TableFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TableFolder(const TableFolder&) = delete;
-  TableFolder& operator=(const TableFolder&) = delete;
-
- private:
-  std::filesystem::path path_;
 };
 
 Error explained(Error error, const std::string& program, const std::string& congestion_control) {

@@ -1,7 +1,5 @@
 #include "netsim/report/plot.h"
 
-#include <stdlib.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -88,42 +86,34 @@ std::string tic_label(std::string text) {
 }
 
 Result<std::string> draw(const Plot& plot) {
-  std::string folder = (fs::temp_directory_path() / "edgedraft-plot-XXXXXX").string();
-  if (!mkdtemp(folder.data())) return Error{Errc::io, folder + ": cannot be created"};
-  const fs::path script = fs::path(folder) / "plot.gp";
-  const fs::path output = fs::path(folder) / "plot.svg";
+  const TemporaryFolder folder;
+  const fs::path script = folder.path() / "plot.gp";
+  const fs::path output = folder.path() / "plot.svg";
   std::ofstream(script) << kHeader << "set output " << quoted(output.string()) << '\n'
                         << plot.script << '\n';
-  Result<std::string> figure = Error{Errc::io, "gnuplot drew nothing"};
-  auto process = Process::start({.argv = {"gnuplot", script.string()},
-                                 .output = "/dev/null",
-                                 .errors = fs::path(folder) / "errors"});
+  const fs::path errors = folder.path() / "errors";
+  auto process = Process::start(
+      {.argv = {"gnuplot", script.string()}, .output = "/dev/null", .errors = errors});
   if (!process) {
-    figure = Error{Errc::unsupported,
-                   "gnuplot not found; for plots, apt-get install gnuplot-nox, then run "
-                   "`edgedraft-netsim report DIR` (results and tables are complete)"};
-  } else if (!process->wait_until(Clock::now() + std::chrono::minutes(2)) ||
-             process->status() != 0) {
-    figure = Error{Errc::io, "gnuplot failed at '" + plot.title +
-                                 "': " + last_line(fs::path(folder) / "errors")};
-  } else {
-    const std::string svg = in_page_colours(read_output(output));
-    std::string html = "<figure><h3>" + escape(plot.title) + "</h3>";
-    if (!plot.legend.empty()) {
-      html += "<ul class=\"legend\">";
-      for (const auto& [series, name] : plot.legend) {
-        html += "<li><i style=\"background:var(--series" + std::to_string(series % kSeriesColours) +
-                ")\"></i>" + escape(name) + "</li>";
-      }
-      html += "</ul>";
-    }
-    html += "<div role=\"img\" aria-label=\"" + escape(plot.title) + "\">" + svg +
-            "</div><figcaption>" + escape(plot.note) + "</figcaption></figure>\n";
-    figure = std::move(html);
+    return Error{Errc::unsupported,
+                 "gnuplot not found; for plots, apt-get install gnuplot-nox, then run "
+                 "`edgedraft-netsim report DIR` (results and tables are complete)"};
   }
-  std::error_code ignored;
-  fs::remove_all(folder, ignored);
-  return figure;
+  if (!process->wait_until(Clock::now() + std::chrono::minutes(2)) || process->status() != 0) {
+    return Error{Errc::io, "gnuplot failed at '" + plot.title + "': " + last_line(errors)};
+  }
+  std::string html = "<figure><h3>" + escape(plot.title) + "</h3>";
+  if (!plot.legend.empty()) {
+    html += "<ul class=\"legend\">";
+    for (const auto& [series, name] : plot.legend) {
+      html += "<li><i style=\"background:var(--series" + std::to_string(series % kSeriesColours) +
+              ")\"></i>" + escape(name) + "</li>";
+    }
+    html += "</ul>";
+  }
+  return html + "<div role=\"img\" aria-label=\"" + escape(plot.title) + "\">" +
+         in_page_colours(read_output(output)) + "</div><figcaption>" + escape(plot.note) +
+         "</figcaption></figure>\n";
 }
 
 std::string plot_style() {

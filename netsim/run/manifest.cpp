@@ -8,7 +8,7 @@
 #include <span>
 #include <thread>
 
-#include "netsim/drivers/process.h"
+#include "netsim/drivers/command.h"
 #include "netsim/run/commit.h"
 #include "netsim/run/installation.h"
 #include "shared/base/bytes.h"
@@ -40,6 +40,13 @@ std::string kernel_name() {
 
 ordered_json text_or_null(const std::string& text) {
   return text.empty() ? ordered_json() : ordered_json(text);
+}
+
+// Output of a short command, without its last newlines; null if it fails.
+ordered_json output_of(const std::vector<std::string>& argv) {
+  std::string text = run_command(argv, -1, Clock::now() + std::chrono::seconds(10)).value_or("");
+  while (text.ends_with('\n')) text.pop_back();
+  return text_or_null(text);
 }
 
 std::set<std::string> model_files(const Experiment& e) {
@@ -182,15 +189,15 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
           {"experiment", e.text},
           {"command_line", command_line},
           {"commit", kCommit},
-          {"program", text_or_null(output_of({program.string(), "--version"}))},
+          {"program", output_of({program.string(), "--version"})},
           {"driver", driver},
           {"tcp_slow_start_after_idle", tcp.slow_start_after_idle},
           {"kernel", kernel_name()},
-          {"iproute2", text_or_null(output_of({"ip", "-V"}))},
+          {"iproute2", output_of({"ip", "-V"})},
           {"cpu", cpu_name()},
           {"cores", std::thread::hardware_concurrency()},
-          {"gpu", text_or_null(output_of(
-                      {"nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"}))},
+          {"gpu",
+           output_of({"nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"})},
           {"seeds", e.seeds},
           {"repetitions", e.repetitions},
           {"prompts", e.prompts.size()},
