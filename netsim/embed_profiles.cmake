@@ -5,7 +5,7 @@ foreach(file IN LISTS FILES)
   file(READ ${file} text)
   string(APPEND entries "    {\"${name}\", R\"profile(${text})profile\"},\n")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"netsim/shipped_profiles.h\"
+file(WRITE ${OUTPUT} "#include \"netsim/profile.h\"
 
 namespace edgedraft::netsim {
 namespace {

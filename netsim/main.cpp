@@ -3,8 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "netsim/commands/link.h"
-#include "netsim/commands/run.h"
+#include "netsim/commands/commands.h"
 #include "shared/program/program.h"
 
 namespace edgedraft::netsim {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "netsim/link/delay_distribution.h"
+#include "netsim/link/options.h"
 #include "netsim/link/stream_link.h"
 #include "shared/forecast/rank_probabilities.h"
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "netsim/link/delivery_trace.h"
-#include "netsim/shipped_profiles.h"
 #include "shared/base/printable.h"
 #include "shared/base/text_file.h"
 #include "shared/program/toml_reader.h"

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,5 +55,13 @@ Result<NetworkProfile> parse_network_profile(std::string_view text,
 
 // Names of the shipped profiles, gentlest first.
 std::vector<std::string> shipped_network_profiles();
+
+// A file of netsim/profiles, compiled into the program.
+struct ShippedProfile {
+  std::string_view name;
+  std::string_view text;
+};
+
+extern const std::span<const ShippedProfile> kShippedProfiles;
 
 }  // namespace edgedraft::netsim

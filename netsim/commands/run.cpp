@@ -1,4 +1,4 @@
-#include "netsim/commands/run.h"
+#include "netsim/commands/commands.h"
 
 #include <CLI/CLI.hpp>
 #include <iostream>

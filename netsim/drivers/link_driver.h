@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "netsim/link/duplex_link.h"
 #include "netsim/link/events.h"
-#include "netsim/link/statistics.h"
 #include "netsim/profile.h"
 #include "shared/base/error.h"
 

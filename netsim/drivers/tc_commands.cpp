@@ -6,7 +6,7 @@
 
 #include "netsim/drivers/command.h"
 #include "netsim/drivers/namespaces.h"
-#include "netsim/link/delay_distribution.h"
+#include "netsim/link/options.h"
 #include "shared/base/printable.h"
 #include "shared/program/toml_reader.h"
 

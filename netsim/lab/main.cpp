@@ -1,6 +1,5 @@
 #include "client/commands/report.h"
-#include "netsim/lab/run_command.h"
-#include "netsim/lab/server_command.h"
+#include "netsim/lab/commands.h"
 #include "shared/program/program.h"
 
 int main(int argc, char** argv) {

@@ -1,4 +1,4 @@
-#include "netsim/lab/run_command.h"
+#include "netsim/lab/commands.h"
 
 #include <CLI/CLI.hpp>
 #include <atomic>

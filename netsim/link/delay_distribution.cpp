@@ -1,4 +1,4 @@
-#include "netsim/link/delay_distribution.h"
+#include "netsim/link/options.h"
 
 #include <algorithm>
 #include <boost/math/distributions/normal.hpp>

@@ -1,10 +1,27 @@
 #pragma once
 
+#include <cstdint>
+
 #include "netsim/link/events.h"
 #include "netsim/link/link.h"
-#include "netsim/link/statistics.h"
 
 namespace edgedraft::netsim {
+
+// Counters of one direction.
+struct DirectionStatistics {
+  std::uint64_t packets = 0;  // handed to the link
+  std::uint64_t bytes = 0;
+  std::uint64_t delivered_packets = 0;
+  std::uint64_t delivered_bytes = 0;
+  std::uint64_t lost = 0;         // random losses
+  std::uint64_t queue_drops = 0;  // the queue was full
+  std::uint64_t down_drops = 0;   // the link was down
+};
+
+struct LinkStatistics {
+  DirectionStatistics up;    // device to server
+  DirectionStatistics down;  // server to device
+};
 
 enum class Direction { up, down };  // device to server, server to device
 

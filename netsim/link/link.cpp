@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "netsim/link/delay_distribution.h"
+#include "netsim/link/options.h"
 #include "shared/base/check.h"
 #include "shared/base/random.h"
 

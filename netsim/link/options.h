@@ -28,6 +28,18 @@ struct DelayDistribution {
   std::vector<std::pair<double, Duration>> points;
 };
 
+// Upper bound on any drawn delay; heavier tails are clipped.
+inline constexpr Duration kDelayMax = std::chrono::seconds(60);
+
+// Inverse distribution function of the delay, clipped to [0, kDelayMax] before the path is added. A
+// uniform p gives the distribution itself.
+//
+// Requires  p in [0, 1)
+Duration delay_quantile(const DelayDistribution& distribution, double p);
+
+// Mean over `steps` equally likely quantiles, the value a measurement should find.
+Duration mean_delay(const DelayDistribution& distribution, int steps = 4096);
+
 // Burst loss: a two-state chain, one step per packet.
 struct GilbertElliott {
   double enter = 0;  // probability per packet of good to bad
@@ -75,5 +87,8 @@ struct LinkOptions {
   // Packets waiting or in transmission; further ones are dropped.
   std::size_t queue_packets = 1000;
 };
+
+// Mean time of a small packet after a second's rest, excluding transmission.
+Duration mean_delay(const LinkOptions& options, int steps = 4096);
 
 }  // namespace edgedraft::netsim

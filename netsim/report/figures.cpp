@@ -1,4 +1,4 @@
-#include "netsim/report/figures.h"
+#include "netsim/report/sections.h"
 
 #include <algorithm>
 #include <array>

@@ -4,9 +4,8 @@
 #include <fstream>
 
 #include "netsim/report/acceptance.h"
-#include "netsim/report/figures.h"
 #include "netsim/report/html.h"
-#include "netsim/report/tables.h"
+#include "netsim/report/sections.h"
 
 namespace edgedraft::netsim {
 namespace {

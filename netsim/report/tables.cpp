@@ -1,4 +1,4 @@
-#include "netsim/report/tables.h"
+#include "netsim/report/sections.h"
 
 #include <algorithm>
 #include <cmath>

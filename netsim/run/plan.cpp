@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "netsim/link/delay_distribution.h"
+#include "netsim/link/options.h"
 #include "shared/base/random.h"
 #include "shared/base/sha256.h"
 

@@ -12,7 +12,7 @@
 #include "client/generation/generation.h"
 #include "netsim/lab/oracle_drafter.h"
 #include "netsim/lab/paced_drafter.h"
-#include "netsim/link/delay_distribution.h"
+#include "netsim/link/options.h"
 #include "netsim/link/stream_link.h"
 #include "shared/base/check.h"
 #include "shared/base/random.h"

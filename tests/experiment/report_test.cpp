@@ -10,11 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "netsim/report/figures.h"
 #include "netsim/report/plot.h"
 #include "netsim/report/report.h"
 #include "netsim/report/run_data.h"
-#include "netsim/report/tables.h"
+#include "netsim/report/sections.h"
 #include "tests/support/expect.h"
 #include "tests/support/skip.h"
 #include "tests/support/temporary_directory.h"

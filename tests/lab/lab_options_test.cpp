@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "netsim/lab/run_command.h"
+#include "netsim/lab/commands.h"
 
 namespace edgedraft::lab {
 namespace {

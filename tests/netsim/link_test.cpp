@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "netsim/link/delay_distribution.h"
 #include "netsim/link/duplex_link.h"
+#include "netsim/link/options.h"
 
 namespace edgedraft::netsim {
 namespace {
