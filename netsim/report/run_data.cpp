@@ -56,7 +56,7 @@ Run to_run(const ordered_json& line) {
   run.activation_sent = number_of(line, "activation_bytes_sent");
   run.offline_tokens = number_of(line, "offline_tokens");
   for (std::size_t i = 0; i < kPhaseNames.size(); ++i) {
-    run.phases[i] = number_of(line, (std::string(kPhaseNames[i]) + "_ms").c_str());
+    run.phases[i] = number_of(line, phase_key(i).c_str());
   }
   run.gap_p50 = number_of(line, "gap_ms_p50");
   run.gap_p95 = number_of(line, "gap_ms_p95");

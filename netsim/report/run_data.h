@@ -10,13 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "netsim/run/run_record.h"
 #include "shared/base/error.h"
 
 namespace edgedraft::netsim {
-
-// Phases of a cycle; each run line has their sums, in ms.
-inline constexpr std::array kPhaseNames{"draft", "pack",   "network", "queue",
-                                        "held",  "verify", "unpack"};
 
 // Tokens of an answer that became visible at once.
 struct Arrival {

@@ -173,18 +173,6 @@ Result<std::vector<ordered_json>> read_lines(const fs::path& file) {
                                 ": not a JSON object"};
 }
 
-ResultsFolder::ResultsFolder(ResultsFolder&& other) noexcept
-    : path_(std::move(other.path_)),
-      lock_(std::exchange(other.lock_, -1)),
-      resumed_(other.resumed_),
-      session_(other.session_),
-      done_(std::move(other.done_)),
-      unmeasured_lanes_(std::move(other.unmeasured_lanes_)) {}
-
-ResultsFolder::~ResultsFolder() {
-  if (lock_ >= 0) close(lock_);
-}
-
 Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
                                           const std::string& experiment_hash, bool keep_any_link) {
   ResultsFolder results(fs::absolute(folder));
@@ -201,8 +189,8 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
   }
   fs::create_directories(results.work(), error);
   if (error) return Error{Errc::io, folder.string() + ": " + error.message()};
-  results.lock_ = ::open((results.work() / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (results.lock_ < 0 || flock(results.lock_, LOCK_EX | LOCK_NB) != 0) {
+  results.lock_.reset(std::fopen((results.work() / "lock").c_str(), "ae"));
+  if (!results.lock_ || flock(fileno(results.lock_.get()), LOCK_EX | LOCK_NB) != 0) {
     return Error{Errc::usage, folder.string() + ": in use by another run"};
   }
   if (there) {

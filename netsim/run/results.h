@@ -3,8 +3,10 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -34,8 +36,6 @@ class ResultsFolder {
   // Errors    usage if there are none, or another experiment's
   static Result<ResultsFolder> look(const std::filesystem::path& folder,
                                     const std::string& experiment_hash, bool keep_any_link = false);
-  ResultsFolder(ResultsFolder&& other) noexcept;
-  ~ResultsFolder();
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path work() const { return path_ / "work"; }
@@ -74,7 +74,10 @@ class ResultsFolder {
   Result<void> drop(const std::set<Link>& refused);
 
   std::filesystem::path path_;
-  int lock_ = -1;
+  struct Closing {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Closing> lock_;
   bool resumed_ = false;
   std::uint32_t session_ = 1;
   std::set<std::string> done_;

@@ -33,7 +33,7 @@ std::vector<ordered_json> lines_of(const std::string& text) {
 }
 
 struct CycleSums {
-  double draft = 0, pack = 0, network = 0, queue = 0, held = 0, verify = 0, unpack = 0;
+  std::array<double, kPhaseNames.size()> phases{};
   std::vector<double> gaps;  // between moments with new visible text, ascending
   double retransmits = 0;
   std::uint64_t stalls = 0;
@@ -45,15 +45,11 @@ CycleSums sum(const std::vector<ordered_json>& cycles) {
   double shown_at = -1;
   for (const ordered_json& cycle : cycles) {
     sums.late_drafts += cycle.value("late_drafts", std::uint64_t{0});
-    sums.draft += number_of(cycle, "draft_ms");
-    sums.pack += number_of(cycle, "pack_ms");
-    sums.network += number_of(cycle, "network_ms");
-    sums.unpack += number_of(cycle, "unpack_ms");
-    if (const auto server = cycle.find("server"); server != cycle.end()) {
-      sums.draft += number_of(*server, "draft_ms");  // of a server that drafts for itself
-      sums.queue += number_of(*server, "queue_ms");
-      sums.held += number_of(*server, "held_ms");
-      sums.verify += number_of(*server, "verify_ms");
+    const ordered_json server = cycle.value("server", ordered_json::object());
+    for (std::size_t i = 0; i < kPhaseNames.size(); ++i) {
+      // A server that drafts for itself has a draft time, too.
+      const std::string key = phase_key(i);
+      sums.phases[i] += number_of(cycle, key.c_str()) + number_of(server, key.c_str());
     }
     if (const auto tcp = cycle.find("tcp"); tcp != cycle.end() && tcp->is_object()) {
       sums.retransmits = number_of(*tcp, "retransmits");
@@ -159,13 +155,7 @@ ordered_json run_record(const RunSource& s) {
   }
   run["late_passes"] = s.late_passes;
   run["late_drafts"] = cycles.late_drafts;
-  run["draft_ms"] = cycles.draft;
-  run["pack_ms"] = cycles.pack;
-  run["network_ms"] = cycles.network;
-  run["queue_ms"] = cycles.queue;
-  run["held_ms"] = cycles.held;
-  run["verify_ms"] = cycles.verify;
-  run["unpack_ms"] = cycles.unpack;
+  for (std::size_t i = 0; i < kPhaseNames.size(); ++i) run[phase_key(i)] = cycles.phases[i];
   run["gap_ms_p50"] = percentile(cycles.gaps, 0.5);
   run["gap_ms_p95"] = percentile(cycles.gaps, 0.95);
   run["gap_ms_p99"] = percentile(cycles.gaps, 0.99);

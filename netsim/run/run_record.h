@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -9,6 +10,15 @@
 #include "netsim/run/plan.h"
 
 namespace edgedraft::netsim {
+
+// Phases of a cycle; each run line has their sums, in ms.
+inline constexpr std::array kPhaseNames{"draft", "pack",   "network", "queue",
+                                        "held",  "verify", "unpack"};
+
+// The key of a phase in lines of runs and cycles.
+inline std::string phase_key(std::size_t phase) {
+  return std::string(kPhaseNames[phase]) + "_ms";
+}
 
 // Everything known about one client's answer.
 struct RunSource {

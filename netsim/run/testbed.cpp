@@ -105,13 +105,36 @@ const std::string& server_drafter(const Arm& arm) {
 struct Testbed::Client {
   std::uint32_t number = 0;  // within its trial
   const Prompt* prompt;
-  fs::path output;
-  fs::path errors;
-  fs::path cycles;
-  fs::path prompt_file;
+  fs::path base;  // of its files' names
+  std::vector<std::string> command{};
   Instant started{};
   std::optional<Process> process{};
+
+  fs::path file(const char* suffix) const { return base.string() + suffix; }
 };
+
+Result<void> Testbed::prepare(Client& client, const Arm& arm, const Trial& trial) {
+  fs::remove(client.file(".cycles"));
+  if (auto written = write_file(client.file(".prompt"), client.prompt->text); !written) {
+    return written;
+  }
+  auto argv = client_command(arm, trial, client);
+  if (!argv) return argv.error();
+  client.command = arm.place == Arm::Place::server ? parts_.link->at_server(*std::move(argv))
+                                                   : parts_.link->at_device(*std::move(argv));
+  return {};
+}
+
+Result<void> Testbed::start(Client& client) {
+  auto process = Process::start({.argv = client.command,
+                                 .output = client.file(".out"),
+                                 .errors = client.file(".err"),
+                                 .environment = own_folders(parts_.work)});
+  if (!process) return process.error();
+  client.started = Clock::now();
+  client.process = *std::move(process);
+  return {};
+}
 
 Result<std::unique_ptr<Testbed>> Testbed::open(Parts parts) {
   std::unique_ptr<Testbed> testbed(new Testbed(std::move(parts)));
@@ -215,33 +238,23 @@ Result<fs::path> Testbed::plain_answer(const Prompt& prompt) {
   if (fs::exists(file, ignored)) return file;
   fs::create_directories(file.parent_path(), ignored);
   const Arm arm{.name = "oracle", .kind = Arm::Kind::plain, .place = Arm::Place::server};
-  Client client{.prompt = &prompt,
-                .output = file.string() + ".new",
-                .errors = parts_.work / "oracle.err",
-                .cycles = parts_.work / "oracle.cycles",
-                .prompt_file = parts_.work / "oracle.prompt"};
-  if (auto written = write_file(client.prompt_file, prompt.text); !written) return written.error();
-  const auto argv =
-      client_command(arm, Trial{.arm = 0, .prompt = 0, .id = "oracle"}, prompt, client);
-  if (!argv) return argv.error();
-  auto process = Process::start({.argv = parts_.link->at_server(*argv),
-                                 .output = client.output,
-                                 .errors = client.errors,
-                                 .environment = own_folders(parts_.work)});
-  if (!process) return process.error();
-  if (!process->wait_until(Clock::now() + kAnswerMax, parts_.cancelled) && parts_.cancelled()) {
+  Client client{.prompt = &prompt, .base = parts_.work / "oracle"};
+  const Trial trial{.arm = 0, .prompt = 0, .id = "oracle"};
+  if (auto prepared = prepare(client, arm, trial); !prepared) return prepared.error();
+  if (auto started = start(client); !started) return started.error();
+  Process& process = *client.process;
+  if (!process.wait_until(Clock::now() + kAnswerMax, parts_.cancelled) && parts_.cancelled()) {
     return Error{Errc::cancelled, "interrupted"};
   }
-  if (process->running() || process->status() != 0) {
+  if (process.running() || process.status() != 0) {
     return Error{Errc::io,
-                 "the plain answer for synthetic drafts failed: " + last_line(client.errors)};
+                 "the plain answer for synthetic drafts failed: " + last_line(client.file(".err"))};
   }
-  fs::rename(client.output, file);
+  fs::rename(client.file(".out"), file);
   return file;
 }
 
 Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const Trial& trial,
-                                                         const Prompt& prompt,
                                                          const Client& client) {
   const Experiment& e = parts_.experiment;
   const bool drafts = arm.kind == Arm::Kind::split || arm.kind == Arm::Kind::local;
@@ -259,7 +272,7 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
                                 "run",
                                 "--json",
                                 "-f",
-                                client.prompt_file.string(),
+                                client.file(".prompt").string(),
                                 "--server",
                                 server,
                                 "--pin",
@@ -275,7 +288,7 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
                                 "--deadline-ms",
                                 std::to_string(deadline_ms),
                                 "--cycles",
-                                client.cycles.string()};
+                                client.file(".cycles").string()};
   const auto add = [&](std::initializer_list<std::string> words) {
     argv.insert(argv.end(), words);
   };
@@ -292,11 +305,12 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
     add({"--offline-after", std::to_string(*trial.offline_after)});
   }
   if (arm.acceptance) {
-    const auto answer = plain_answer(prompt);
+    const auto answer = plain_answer(*client.prompt);
     if (!answer) return answer.error();
     add({"--oracle", answer->string(), "--oracle-acceptance", std::to_string(*arm.acceptance),
          "--oracle-seed",
-         std::to_string(draft_seed(parts_.seed, trial.repetition, prompt.id, client.number))});
+         std::to_string(
+             draft_seed(parts_.seed, trial.repetition, client.prompt->id, client.number))});
   }
   argv.insert(argv.end(), arm.options.begin(), arm.options.end());
   return argv;
@@ -306,35 +320,17 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
   const Experiment& e = parts_.experiment;
   const Arm& arm = e.arms[trial.arm];
   std::vector<Client> clients;
-  std::vector<std::vector<std::string>> commands;
   for (std::uint32_t i = 0; i < trial.clients; ++i) {
-    const fs::path base = parts_.work / ("client" + std::to_string(i));
-    Client client{.number = i,
-                  .prompt = &e.prompts[prompt_index(e, trial, i)],
-                  .output = base.string() + ".out",
-                  .errors = base.string() + ".err",
-                  .cycles = base.string() + ".cycles",
-                  .prompt_file = base.string() + ".prompt"};
-    fs::remove(client.cycles);
-    if (auto written = write_file(client.prompt_file, client.prompt->text); !written) {
-      return written.error();
-    }
-    auto argv = client_command(arm, trial, *client.prompt, client);
-    if (!argv) return argv.error();
-    commands.push_back(arm.place == Arm::Place::server ? parts_.link->at_server(*argv)
-                                                       : parts_.link->at_device(*argv));
-    clients.push_back(std::move(client));
+    Client& client =
+        clients.emplace_back(Client{.number = i,
+                                    .prompt = &e.prompts[prompt_index(e, trial, i)],
+                                    .base = parts_.work / ("client" + std::to_string(i))});
+    if (auto prepared = prepare(client, arm, trial); !prepared) return prepared.error();
   }
   Server& server = server_of(arm);
   late_passes(server);
-  for (std::size_t i = 0; i < clients.size(); ++i) {
-    auto process = Process::start({.argv = commands[i],
-                                   .output = clients[i].output,
-                                   .errors = clients[i].errors,
-                                   .environment = own_folders(parts_.work)});
-    if (!process) return process.error();
-    clients[i].started = Clock::now();
-    clients[i].process = std::move(*process);
+  for (Client& client : clients) {
+    if (auto started = start(client); !started) return started.error();
   }
   ordered_json events = ordered_json::array();
   const auto followed = follow(trial, clients, events);
@@ -352,13 +348,13 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
                      .trial = trial,
                      .client = i,
                      .status = clients[i].process->status(),
-                     .answer = read_output(clients[i].output),
-                     .cycles = read_output(clients[i].cycles),
+                     .answer = read_output(clients[i].file(".out")),
+                     .cycles = read_output(clients[i].file(".cycles")),
                      .added_ms = arm.place == Arm::Place::server ? round_trip_ms_ : 0,
                      .late_passes = i == 0 ? late_passes(server) : 0,
                      .events = events};
     if (source.status != 0) {
-      std::string why = last_line(clients[i].errors);
+      std::string why = last_line(clients[i].file(".err"));
       if (Clock::now() - clients[i].started > kAnswerMax) {
         why = "took longer than " + std::to_string(kAnswerMax.count()) + " minutes";
       }
@@ -386,7 +382,7 @@ Result<void> Testbed::follow(const Trial& trial, std::vector<Client>& clients,
   std::size_t next_event = 0;
   std::size_t next_outage = 0;
   const std::vector<TokenOutage>& outages = parts_.network.outages;
-  TokenCounter tokens(clients.front().cycles);
+  TokenCounter tokens(clients.front().file(".cycles"));
   bool disturbed = false;
   const auto fire = [&](const LinkEvent& event) {
     disturbed = true;

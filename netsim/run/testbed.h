@@ -69,7 +69,9 @@ class Testbed {
   Result<Server> start_server(const std::string& speculates_with);
   Server& server_of(const Arm& arm);
   Result<std::vector<std::string>> client_command(const Arm& arm, const Trial& trial,
-                                                  const Prompt& prompt, const Client& client);
+                                                  const Client& client);
+  Result<void> prepare(Client& client, const Arm& arm, const Trial& trial);
+  Result<void> start(Client& client);
   Result<std::filesystem::path> plain_answer(const Prompt& prompt);
   // Passes that exceeded their pace since the last call.
   static std::uint32_t late_passes(Server& server);
