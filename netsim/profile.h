@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "netsim/link/events.h"
 #include "netsim/link/options.h"
 #include "shared/base/error.h"
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "client/devices/compute_device.h"
-#include "client/devices/step_timing.h"
 
 namespace edgedraft::client {
 
@@ -24,6 +23,12 @@ struct DeviceRequest {
 
 // Errors    usage naming the valid values
 Result<DeviceRequest> parse_device_request(const std::string& text);
+
+// Cost of a drafting step, one level of a tree, on a device.
+struct StepTiming {
+  double seconds;           // per level, averaged over a tree
+  double bytes_per_second;  // rate of reading a level's weights
+};
 
 struct DeviceChoice {
   ComputeDevice device;

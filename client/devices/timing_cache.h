@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "client/devices/device_choice.h"
-#include "client/devices/step_timing.h"
 #include "shared/base/sha256.h"
 #include "shared/drafting/drafter_kind.h"
 #include "shared/runtime/memory_meter.h"

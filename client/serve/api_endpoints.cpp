@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "client/serve/json/json_answer.h"
 #include "client/serve/json/json_fields.h"
 #include "client/serve/json/url_query.h"
 #include "client/version.h"

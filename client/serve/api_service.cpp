@@ -10,10 +10,8 @@
 #include <vector>
 
 #include "client/page/page_files.h"
-#include "client/serve/json/json_answer.h"
 #include "client/serve/json/url_query.h"
 #include "client/serve/schema/schema_grammar.h"
-#include "client/serve/tokenizer_api.h"
 #include "shared/base/json_shape.h"
 
 namespace edgedraft::client {
@@ -64,10 +62,7 @@ ApiService::ApiService(boost::asio::io_context& io, Options options)
                        };
                        return with;
                      }()),
-      prompts_({.bundle = options_.bundle,
-                .chat = options_.chat,
-                .no_chat = options_.no_chat,
-                .defaults = options_.defaults}) {
+      prompts_(options_.bundle, options_.chat, options_.no_chat, options_.defaults) {
   if (options_.chat == nullptr) return;
   options_.defaults.calls = call_form_of(
       [this](const ChatInput& input) { return options_.bundle.render_chat(*options_.chat, input); },

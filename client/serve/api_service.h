@@ -29,6 +29,7 @@
 #include "shared/constraints/constraint_filter.h"
 #include "shared/constraints/token_texts.h"
 #include "shared/model/chat_template.h"
+#include "shared/model/tokenizer.h"
 #include "shared/net/http/http_message.h"
 #include "shared/net/http/http_reply.h"
 #include "shared/net/link_plug.h"
@@ -36,6 +37,11 @@
 #include "shared/runtime/memory_meter.h"
 
 namespace edgedraft::client {
+
+// llama-server's /tokenize and /detokenize: {"content", "add_special", "parse_special",
+// "with_pieces"} to {"tokens"}, and {"tokens"} to {"content"}.
+ApiResult<HttpAnswer> tokenize(std::string_view body, const Tokenizer& tokenizer);
+ApiResult<HttpAnswer> detokenize(std::string_view body, const Tokenizer& tokenizer);
 
 // Endpoints of the local API (docs/assistant.md), without the network.
 //

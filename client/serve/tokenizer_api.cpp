@@ -1,5 +1,3 @@
-#include "client/serve/tokenizer_api.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/serve/json/json_answer.h"
+#include "client/serve/api_service.h"
 #include "client/serve/json/json_fields.h"
 
 namespace edgedraft::client {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "netsim/link/duplex_link.h"
-#include "netsim/link/events.h"
+#include "netsim/link/options.h"
 #include "netsim/profile.h"
 #include "shared/base/error.h"
 

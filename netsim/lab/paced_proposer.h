@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "netsim/lab/pace_clock.h"
+#include "netsim/lab/paced_drafter.h"
 #include "server/sessions/session_proposer.h"
 
 namespace edgedraft::lab {

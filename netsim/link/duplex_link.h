@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "netsim/link/events.h"
 #include "netsim/link/link.h"
+#include "netsim/link/options.h"
 
 namespace edgedraft::netsim {
 

@@ -91,4 +91,17 @@ struct LinkOptions {
 // Mean time of a small packet after a second's rest, excluding transmission.
 Duration mean_delay(const LinkOptions& options, int steps = 4096);
 
+// An event of the whole link, both directions at once.
+struct LinkEvent {
+  enum class Kind {
+    down,         // later packets are lost; those in flight arrive
+    up,           //
+    new_address,  // the device's address changes: its old connections fail silently
+  };
+
+  Kind kind = Kind::down;
+  Duration at{0};        // since the start of the run
+  Duration duration{0};  // down: duration; zero: until an `up`
+};
+
 }  // namespace edgedraft::netsim

@@ -9,7 +9,7 @@
 #include "client/engine/bundle_file.h"
 #include "netsim/pace_profile.h"
 #include "netsim/profile.h"
-#include "netsim/run/prompt_file.h"
+#include "netsim/run/experiment.h"
 #include "server/program/model_host.h"
 #include "shared/base/error.h"
 #include "shared/drafting/drafter_kind.h"

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "netsim/run/prompt_file.h"
+#include "netsim/run/experiment.h"
 
 namespace edgedraft::bench {
 

@@ -14,7 +14,7 @@
 #include "netsim/prediction.h"
 #include "netsim/profile.h"
 #include "netsim/report/statistics.h"
-#include "netsim/run/prompt_file.h"
+#include "netsim/run/experiment.h"
 #include "shared/base/error.h"
 #include "shared/base/progress.h"
 #include "shared/program/program.h"

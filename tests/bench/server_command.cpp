@@ -10,7 +10,7 @@
 
 #include "netsim/lab/paced_proposer.h"
 #include "netsim/pace_profile.h"
-#include "netsim/run/prompt_file.h"
+#include "netsim/run/experiment.h"
 #include "shared/base/error.h"
 #include "shared/base/percentile.h"
 #include "shared/base/progress.h"

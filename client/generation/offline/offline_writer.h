@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,7 +20,16 @@ class OfflineWriter {
   explicit OfflineWriter(std::function<std::unique_ptr<Drafter>()> make) : make_(std::move(make)) {}
 
   // Its logits after `tokens`; as Drafter::next_logits().
-  std::span<const float> next_logits(std::span<const std::uint32_t> tokens);
+  std::span<const float> next_logits(std::span<const std::uint32_t> tokens) {
+    if (!drafter_) drafter_ = make_();
+    const auto common = static_cast<std::uint32_t>(
+        std::mismatch(read_.begin(), read_.end(), tokens.begin(), tokens.end()).first -
+        read_.begin());
+    if (common < read_.size()) drafter_->truncate(common);
+    drafter_->append(tokens.subspan(common));
+    read_.assign(tokens.begin(), tokens.end());
+    return drafter_->next_logits();
+  }
 
  private:
   std::function<std::unique_ptr<Drafter>()> make_;

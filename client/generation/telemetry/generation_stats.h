@@ -33,7 +33,26 @@ struct GenerationStats {
   Duration waiting{};
 
   // Adds the counts of another answer.
-  GenerationStats& operator+=(const GenerationStats& other);
+  GenerationStats& operator+=(const GenerationStats& other) {
+    prompt_tokens += other.prompt_tokens;
+    reused_tokens += other.reused_tokens;
+    tokens += other.tokens;
+    cycles += other.cycles;
+    cycle_tokens += other.cycle_tokens;
+    target_calls += other.target_calls;
+    drafted += other.drafted;
+    accepted += other.accepted;
+    offline_tokens += other.offline_tokens;
+    rewritten_tokens += other.rewritten_tokens;
+    resyncs += other.resyncs;
+    elapsed += other.elapsed;
+    first_token_elapsed += other.first_token_elapsed;
+    drafting += other.drafting;
+    waiting += other.waiting;
+    streamed_tokens += other.streamed_tokens;
+    if (!other.streamed_because.empty()) streamed_because = other.streamed_because;
+    return *this;
+  }
   // Mean tokens per cycle, including the target's own; 1 for plain decoding.
   double acceptance_length() const {
     return cycles == 0 ? 1.0 : static_cast<double>(cycle_tokens) / cycles;

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "client/json_line.h"
+
 namespace edgedraft::client {
 namespace {
 
@@ -69,6 +71,10 @@ HttpAnswer answer_of(const ApiError& error) {
   if (error.status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (error.status == 503) answer.headers.emplace_back("Retry-After", "1");
   return answer;
+}
+
+HttpAnswer json_answer(const nlohmann::ordered_json& json) {
+  return {.content_type = "application/json", .body = json_line(json)};
 }
 
 ApiError api_error_of(const Error& error) {

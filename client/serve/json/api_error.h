@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/system/result.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "shared/base/error.h"
@@ -27,6 +28,7 @@ using ApiResult = boost::system::result<T, ApiError>;
 // {"error": {"message", "type", "param", "code"}}
 std::string to_json(const ApiError& error);
 HttpAnswer answer_of(const ApiError& error);
+HttpAnswer json_answer(const nlohmann::ordered_json& json);
 // Maps the failure of an answer.
 ApiError api_error_of(const Error& error);
 

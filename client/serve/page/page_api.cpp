@@ -10,7 +10,6 @@
 
 #include "client/page/page_files.h"
 #include "client/privacy/open_text.h"
-#include "client/serve/json/json_answer.h"
 #include "client/serve/json/json_fields.h"
 #include "shared/base/ascii.h"
 

@@ -23,8 +23,10 @@ ApiError too_long(std::size_t bytes, std::size_t most) {
 
 }  // namespace
 
-RequestPrompts::RequestPrompts(Options options) : options_(std::move(options)) {
-  const Tokenizer& tokenizer = options_.bundle.tokenizer();
+RequestPrompts::RequestPrompts(const BundleFile& bundle, const ChatTemplate* chat,
+                               const std::string& no_chat, const CompletionDefaults& defaults)
+    : bundle_(bundle), chat_(chat), no_chat_(no_chat), defaults_(defaults) {
+  const Tokenizer& tokenizer = bundle_.tokenizer();
   for (std::uint32_t id = 0; id < tokenizer.vocabulary_count(); ++id) {
     longest_token_ = std::max(longest_token_, tokenizer.token_text(id).size());
   }
@@ -36,17 +38,16 @@ std::size_t RequestPrompts::bytes_max(std::uint32_t context_count) const {
 }
 
 ApiResult<MarkedText> RequestPrompts::render(const CompletionRequest& request) const {
-  if (options_.chat == nullptr) {
-    return ApiError{.message = options_.no_chat, .code = "no_chat_template"};
+  if (chat_ == nullptr) {
+    return ApiError{.message = no_chat_, .code = "no_chat_template"};
   }
-  const CallForm& form = options_.defaults.calls;
+  const CallForm& form = defaults_.calls;
   const bool tells_tools = request.tools.use != ToolUse::none && form.is_templates;
   const std::string tools = tells_tools ? request.tools.as_json() : "";
-  auto text =
-      options_.bundle.render_chat(*options_.chat, {.messages = request.messages,
-                                                   .tools = tools,
-                                                   .call_arguments = form.arguments,
-                                                   .variables = request.template_variables});
+  auto text = bundle_.render_chat(*chat_, {.messages = request.messages,
+                                           .tools = tools,
+                                           .call_arguments = form.arguments,
+                                           .variables = request.template_variables});
   if (!text) {
     return ApiError{.message = text.error().message, .param = "messages", .code = "invalid_value"};
   }
@@ -86,7 +87,7 @@ ApiResult<std::vector<Prompt>> RequestPrompts::whole(const CompletionRequest& re
   auto chat = render(request);
   if (!chat) return chat.error();
   if (chat->size() > bytes_max) return too_long(chat->size(), bytes_max);
-  auto tokens = encode_chat(pasts, *chat, options_.bundle.tokenizer());
+  auto tokens = encode_chat(pasts, *chat, bundle_.tokenizer());
   prompts.push_back({.tokens = std::move(tokens), .chat = *std::move(chat)});
   return prompts;
 }
@@ -96,15 +97,15 @@ ApiResult<std::vector<Prompt>> RequestPrompts::masked(CompletionKind kind,
                                                       const PrivateRequest::Masked& masked,
                                                       const PastAnswers& pasts,
                                                       std::size_t bytes_max) const {
-  const auto request = parse_completion(masked.body, kind, options_.defaults, 0);
+  const auto request = parse_completion(masked.body, kind, defaults_, 0);
   if (!request) return request.error();
-  const Tokenizer& tokenizer = options_.bundle.tokenizer();
+  const Tokenizer& tokenizer = bundle_.tokenizer();
   std::vector<Prompt> prompts;
   for (const TextPrompt& prompt : request->prompts) {
     const OpenText open = put_back(MarkedText::foreign(prompt.text), *masked.placeholders);
     if (open.text.size() > bytes_max) return too_long(open.text.size(), bytes_max);
     const OpenTokens apart = encode_apart(open, tokenizer);
-    Prompt whole{.tokens = options_.bundle.encode_raw(""), .is_private = true};
+    Prompt whole{.tokens = bundle_.encode_raw(""), .is_private = true};
     whole.open_count = static_cast<std::uint32_t>(whole.tokens.size()) + apart.open_count;
     whole.tokens.insert(whole.tokens.end(), apart.tokens.begin(), apart.tokens.end());
     prompts.push_back(std::move(whole));
@@ -131,10 +132,10 @@ ApiResult<std::vector<Prompt>> RequestPrompts::masked(CompletionKind kind,
 ApiResult<Prompt> RequestPrompts::of_text(const TextPrompt& text) const {
   Prompt prompt;
   if (text.tokens.empty()) {
-    prompt.tokens = options_.bundle.encode_raw(text.text);
+    prompt.tokens = bundle_.encode_raw(text.text);
   } else {
     prompt.tokens = text.tokens;
-    const std::uint32_t count = options_.bundle.tokenizer().vocabulary_count();
+    const std::uint32_t count = bundle_.tokenizer().vocabulary_count();
     if (std::ranges::any_of(prompt.tokens, [count](std::uint32_t id) { return id >= count; })) {
       return ApiError{.message = "'prompt': token ids exceed the vocabulary of " +
                                  std::to_string(count) + " tokens",

@@ -22,14 +22,9 @@ namespace edgedraft::client {
 // Threads   any
 class RequestPrompts {
  public:
-  // References must outlive this.
-  struct Options {
-    const BundleFile& bundle;
-    const ChatTemplate* chat;  // null: the model has none, so chats are refused
-    std::string no_chat;       // why
-    const CompletionDefaults& defaults;
-  };
-  explicit RequestPrompts(Options options);
+  // References must outlive this. Without a `chat` template, chats are refused: `no_chat` says why.
+  RequestPrompts(const BundleFile& bundle, const ChatTemplate* chat, const std::string& no_chat,
+                 const CompletionDefaults& defaults);
 
   // Maximum bytes of text in a context of that many tokens; 0: unknown yet.
   std::size_t bytes_max(std::uint32_t context_count) const;
@@ -50,7 +45,10 @@ class RequestPrompts {
                                         const PastAnswers& pasts, std::size_t bytes_max) const;
   ApiResult<Prompt> of_text(const TextPrompt& text) const;
 
-  Options options_;
+  const BundleFile& bundle_;
+  const ChatTemplate* chat_;
+  const std::string& no_chat_;
+  const CompletionDefaults& defaults_;
   std::size_t longest_token_ = 0;  // in bytes
 };
 

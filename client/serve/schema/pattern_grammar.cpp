@@ -1,4 +1,4 @@
-#include "client/serve/schema/pattern_grammar.h"
+#include "client/serve/schema/text_grammars.h"
 
 #include <algorithm>
 #include <array>

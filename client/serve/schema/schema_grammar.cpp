@@ -5,9 +5,8 @@
 #include <set>
 
 #include "client/serve/json/url_query.h"
-#include "client/serve/schema/pattern_grammar.h"
 #include "client/serve/schema/schema_words.h"
-#include "client/serve/schema/whole_numbers.h"
+#include "client/serve/schema/text_grammars.h"
 #include "shared/types/constraints.h"
 
 namespace edgedraft::client {

@@ -1,4 +1,4 @@
-#include "client/serve/schema/whole_numbers.h"
+#include "client/serve/schema/text_grammars.h"
 
 #include <algorithm>
 #include <string_view>
