@@ -187,14 +187,14 @@ class BacklogTest : public ::testing::Test {
   // first of two readings is certain to be complete.
   std::uint64_t bytes_at_sockets() {
     for (const std::uint64_t nonce : {1, 2}) {
-      const std::uint64_t before = listener_.stats().bytes_in;
+      const std::uint64_t before = server_.listener->stats().bytes_in;
       peer_.write(wire::encode(wire::Ping{nonce}));
       const Instant deadline = soon();
-      while (listener_.stats().bytes_in == before && Clock::now() < deadline) {
+      while (server_.listener->stats().bytes_in == before && Clock::now() < deadline) {
         std::this_thread::sleep_for(1ms);
       }
     }
-    return listener_.stats().bytes_out;
+    return server_.listener->stats().bytes_out;
   }
   bool read_until(const std::function<bool()>& enough) {
     while (!enough()) {
@@ -212,15 +212,9 @@ class BacklogTest : public ::testing::Test {
     return true;
   }
 
-  test::TemporaryDirectory directory_;
-  TlsIdentity identity_ = make_identity(directory_.path(), "server", {});
   GivingApplication application_;
-  Listener listener_{on_loopback(),
-                     make_server_context({.certificate_file = identity_.certificate_file,
-                                          .key_file = identity_.key_file})
-                         .value(),
-                     application_};
-  RawTlsPeer peer_{listener_.port(), {}};
+  ServerOf server_{application_};
+  RawTlsPeer peer_{server_.listener->port(), {}};
   ClientProtocol protocol_{{.hello = {}, .channel = {}}, Clock::now()};
   std::uint64_t streamed_ = 0;
   std::uint32_t rows_ = 0;

@@ -112,8 +112,7 @@ TEST(ClientLinkTest, ReportsForeignListenerAndKeepsRetrying) {
   std::atomic<int> failures = 0;
   ClientLinkOptions options = server.client_options();
   options.on_failure = [&failures](const Error&) { ++failures; };
-  const auto link = ClientLink::open(std::move(options)).value();
-  expect_event<Welcomed>(*link);
+  const auto link = TestServer::connect(std::move(options));
   const std::uint16_t port = server.listener->port();
   server.listener.reset();
   EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
@@ -148,8 +147,7 @@ TEST(ClientLinkTest, StaysOfflineWhileUnplugged) {
   LinkPlug plug;
   auto options = server.client_options();
   options.plug = &plug;
-  const auto link = ClientLink::open(std::move(options)).value();
-  expect_event<Welcomed>(*link);
+  const auto link = TestServer::connect(std::move(options));
   plug.put(false);
   EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
   EXPECT_EQ(link->state(), LinkState::connecting);
@@ -192,8 +190,7 @@ TEST(ClientLinkTest, SendsAndReportsOnGridStepsWhileHeld) {
   SendGrid grid;
   auto options = server.client_options();
   options.grid = &grid;
-  const auto link = ClientLink::open(std::move(options)).value();
-  expect_event<Welcomed>(*link);
+  const auto link = TestServer::connect(std::move(options));
   const auto answered = [&](TargetRequest request) {
     const Instant asked = Clock::now();
     EXPECT_TRUE(link->send(std::move(request)));
@@ -399,6 +396,12 @@ TEST(ClientLinkTest, SlowNameResolutionIsAnOutage) {
   ASSERT_TRUE(fails_with(event, Errc::link_down, "server.invalid:7400 in time"));
 }
 
+// Finds no host of that name.
+Endpoints no_host(const std::string&, const std::string&, boost::system::error_code& error) {
+  error = boost::asio::error::host_not_found;
+  return {};
+}
+
 TEST(ClientLinkTest, ResolvesNameOrReportsUnknownHost) {
   TestServer server;
   ClientLinkOptions options = server.client_options();
@@ -409,10 +412,7 @@ TEST(ClientLinkTest, ResolvesNameOrReportsUnknownHost) {
     return resolve_by_system("127.0.0.1", port, error);
   };
   EXPECT_TRUE(ClientLink::open(options).value()->wait_event(soon()));
-  options.resolver = [](const std::string&, const std::string&, boost::system::error_code& error) {
-    error = boost::asio::error::host_not_found;
-    return Endpoints();
-  };
+  options.resolver = no_host;
   const auto event = ClientLink::open(options).value()->wait_event(soon());
   ASSERT_TRUE(fails_with(event, Errc::unknown_host, "'localhost' was not found"));
 }
@@ -430,10 +430,7 @@ TEST(ClientLinkTest, UnknownNameIsAnOutageAfterFirstContact) {
     EXPECT_EQ(contact.state(), ServerContact::State::reachable);
   }
   options.host = "server.invalid";
-  options.resolver = [](const std::string&, const std::string&, boost::system::error_code& error) {
-    error = boost::asio::error::host_not_found;
-    return Endpoints();
-  };
+  options.resolver = no_host;
   EXPECT_TRUE(fails_with(ClientLink::open(options).value()->wait_event(soon()), Errc::link_down));
   EXPECT_EQ(contact.state(), ServerContact::State::away);
 }
@@ -483,20 +480,9 @@ class BusyApplication final : public ServerApplication {
 };
 
 TEST(ClientLinkTest, IsBackedUpUntilServerReadsAgain) {
-  test::TemporaryDirectory directory;
-  const TlsIdentity identity = make_identity(directory.path(), "server", {});
   BusyApplication application;
-  Listener listener(on_loopback(),
-                    make_server_context({.certificate_file = identity.certificate_file,
-                                         .key_file = identity.key_file})
-                        .value(),
-                    application);
-  const auto link = ClientLink::open({.host = "127.0.0.1",
-                                      .port = std::to_string(listener.port()),
-                                      .tls = {.pin = identity.pin},
-                                      .jitter_seed = 1})
-                        .value();
-  expect_event<Welcomed>(*link);
+  const ServerOf server(application);
+  const auto link = server.connect();
   EXPECT_FALSE(link->backed_up());
   // The system's buffers take some megabytes before back-pressure shows.
   const wire::OutgoingPrefill text = outgoing(wire::Prefill{.tokens = Tokens(4000, 1)});

@@ -4,13 +4,14 @@
 
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
+#include "tests/support/expect.h"
 
 // Listener::drain: a client with an unfinished answer may finish it; all others are disconnected.
 namespace edgedraft {
 namespace {
 
-TestServer::Options patient() {
-  TestServer::Options options;
+TestServerOptions patient() {
+  TestServerOptions options;
   options.listener.drafting_time_max = 1h;
   return options;
 }
@@ -18,8 +19,7 @@ TestServer::Options patient() {
 void expect_goodbye(ClientLink& link) {
   const auto event = link.wait_event(soon());
   ASSERT_FALSE(event);
-  EXPECT_NE(event.error().message.find("shutting down"), std::string::npos)
-      << event.error().message;
+  EXPECT_TRUE(contains(event.error().message, "shutting down"));
 }
 
 void wait_until_closed(std::uint16_t port) {
@@ -66,7 +66,7 @@ TEST(DrainTest, DisconnectsAfterAnswerEnded) {
 }
 
 TEST(DrainTest, DisconnectsClientThatStopsDrafting) {
-  TestServer::Options options;
+  TestServerOptions options;
   options.listener.drafting_time_max = 1ms;
   TestServer server(options);
   const auto link = server.connect();
@@ -78,7 +78,7 @@ TEST(DrainTest, DisconnectsClientThatStopsDrafting) {
 
 // Its run has used up its credit.
 TEST(DrainTest, DisconnectsClientWithoutCredit) {
-  TestServer::Options options;
+  TestServerOptions options;
   options.listener.drafting_time_max = 1ms;
   TestServer server(options);
   const auto link = server.connect();

@@ -44,7 +44,7 @@ class ListenerAbuseTest : public ::testing::Test {
 
   // Starts a server with a limit for the peer to reach. The next client must stay within it.
   void serve_with(const std::function<void(ListenerOptions&)>& limit) {
-    TestServer::Options options;
+    TestServerOptions options;
     limit(options.listener);
     server_ = std::make_unique<TestServer>(options);
   }
@@ -118,22 +118,17 @@ TEST_F(ListenerAbuseTest, RejectsReplayedRound) {
   EXPECT_EQ(farewell(peer)->code, Errc::protocol);
 }
 
-TEST_F(ListenerAbuseTest, SurvivesFinInsideFrame) {
-  RawTlsPeer peer(port(), {});
-  sign_in(peer);
+TEST_F(ListenerAbuseTest, SurvivesFinOrResetInsideFrame) {
   const Bytes frame = wire::encode(outgoing(small_prompt()));
-  peer.write(ByteView(frame).first(frame.size() - 1));
-  peer.tcp().finish_writing();
-  EXPECT_EQ(reason().code, Errc::link_down);
-}
-
-TEST_F(ListenerAbuseTest, SurvivesResetInsideFrame) {
-  RawTlsPeer peer(port(), {});
-  sign_in(peer);
-  const Bytes frame = wire::encode(outgoing(small_prompt()));
-  peer.write(ByteView(frame).first(frame.size() - 1));
-  peer.tcp().reset();
-  EXPECT_EQ(reason().code, Errc::link_down);
+  for (const auto& end : {&RawPeer::finish_writing, &RawPeer::reset}) {
+    server_ = std::make_unique<TestServer>();
+    RawTlsPeer peer(port(), {});
+    sign_in(peer);
+    peer.write(ByteView(frame).first(frame.size() - 1));
+    (peer.tcp().*end)();
+    EXPECT_EQ(reason().code, Errc::link_down);
+    server_->expect_serves();
+  }
 }
 
 TEST_F(ListenerAbuseTest, SurvivesResetInTlsHandshake) {

@@ -14,6 +14,7 @@
 #include "shared/net/listening.h"
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
+#include "tests/support/expect.h"
 #include "tests/support/skip.h"
 
 namespace edgedraft {
@@ -38,11 +39,8 @@ TEST(ListenerTest, PortZeroPicksFreePort) {
 
 TEST(ListenerTest, ThrowsIfPortIsTaken) {
   TestServer server;
-  const auto tls = make_server_context({.certificate_file = server.identity.certificate_file,
-                                        .key_file = server.identity.key_file})
-                       .value();
   const ListenerOptions taken{.address = "127.0.0.1", .port = server.listener->port()};
-  EXPECT_THROW(Listener(taken, tls, server.application), ListenError);
+  EXPECT_THROW(Listener(taken, server_tls(server.identity), server.application), ListenError);
 }
 
 TEST(ListenerTest, ServesManyClientsAtOnce) {
@@ -66,8 +64,7 @@ TEST(ListenerTest, StopNotifiesClients) {
   EXPECT_EQ(server.listener->stats().open, 0u);
   const auto event = link->wait_event(soon());
   ASSERT_FALSE(event);
-  EXPECT_NE(event.error().message.find("shutting down"), std::string::npos)
-      << event.error().message;
+  EXPECT_TRUE(contains(event.error().message, "shutting down"));
 }
 
 TEST(ListenerTest, StopCutsOffStalledPeers) {
@@ -142,9 +139,7 @@ TEST(ListenerTest, NewConnectionsGetRenewedCertificate) {
   TestServer server;
   const auto renewed = make_identity(server.directory.path(), "renewed", {});
   const auto before = server.connect();
-  server.listener->set_tls(make_server_context({.certificate_file = renewed.certificate_file,
-                                                .key_file = renewed.key_file})
-                               .value());
+  server.listener->set_tls(server_tls(renewed));
   ClientLinkOptions options = server.client_options();
   options.tls.pin = renewed.pin;
   EXPECT_TRUE(TestServer::first_event(options));
@@ -155,12 +150,7 @@ TEST(ListenerTest, NewConnectionsGetRenewedCertificate) {
 // A context from which no TLS stream can be made.
 TEST(ListenerTest, KeepsAcceptingAfterConnectionFailure) {
   TestServer server;
-  const auto context = [&] {
-    return make_server_context({.certificate_file = server.identity.certificate_file,
-                                .key_file = server.identity.key_file})
-        .value();
-  };
-  const auto broken = context();
+  const auto broken = server_tls(server.identity);
   const TlsContext taken(std::move(*broken));
   server.listener->set_tls(broken);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(RawPeer(server.listener->port()).read_to_end().empty());
@@ -172,7 +162,7 @@ TEST(ListenerTest, KeepsAcceptingAfterConnectionFailure) {
   }
   EXPECT_EQ(server.listener->stats().failed, 3u);
   EXPECT_EQ(server.application.failures().size(), 3u);
-  server.listener->set_tls(context());
+  server.listener->set_tls(server_tls(server.identity));
   server.expect_serves();
 }
 
@@ -197,8 +187,7 @@ TEST(ListenerTest, ExceptionCostsOnlyItsConnection) {
 // The exception comes from a handler that the listener itself posted.
 TEST(ListenerTest, SurvivesExceptionOutsideConnections) {
   std::atomic<bool> fails = false;
-  ListenerOptions options = on_loopback();
-  options.io_thread_count = 1;
+  ListenerOptions options{.address = "127.0.0.1", .io_thread_count = 1};
   options.protocol.channel.on_sent = [&](ByteView) {
     if (fails) throw std::bad_alloc();
   };

@@ -163,22 +163,21 @@ std::vector<ReplyHandle> TestApplication::handles() const {
   return handles_;
 }
 
-ListenerOptions on_loopback() {
-  return {.address = "127.0.0.1"};
+std::shared_ptr<TlsContext> server_tls(const TlsIdentity& identity,
+                                       const std::filesystem::path& client_ca_file) {
+  return make_server_context({.certificate_file = identity.certificate_file,
+                              .key_file = identity.key_file,
+                              .client_ca_file = client_ca_file})
+      .value();
 }
 
-TestServer::TestServer(const Options& options)
+ServerOf::ServerOf(ServerApplication& application, const TestServerOptions& options)
     : identity(options.identity ? *options.identity
                                 : make_identity(directory.path(), "server", {})),
       listener(std::make_unique<Listener>(
-          options.listener,
-          make_server_context({.certificate_file = identity.certificate_file,
-                               .key_file = identity.key_file,
-                               .client_ca_file = options.client_ca_file})
-              .value(),
-          application)) {}
+          options.listener, server_tls(identity, options.client_ca_file), application)) {}
 
-ClientLinkOptions TestServer::client_options() const {
+ClientLinkOptions ServerOf::client_options() const {
   return {.host = "127.0.0.1",
           .port = std::to_string(listener->port()),
           .tls = {.pin = identity.pin},
@@ -186,26 +185,22 @@ ClientLinkOptions TestServer::client_options() const {
           .jitter_seed = 1};
 }
 
-std::unique_ptr<ClientLink> TestServer::connect() const {
-  auto link = ClientLink::open(client_options()).value();
+std::unique_ptr<ClientLink> ServerOf::connect(ClientLinkOptions options) {
+  auto link = ClientLink::open(std::move(options)).value();
   const auto event = link->wait_event(soon());
   EXPECT_TRUE(event && std::holds_alternative<Welcomed>(*event))
       << (event ? "unexpected event" : event.error().message);
   return link;
 }
 
-void TestServer::listen_again(std::uint16_t port) {
-  listener =
-      std::make_unique<Listener>(ListenerOptions{.address = "127.0.0.1", .port = port},
-                                 make_server_context({.certificate_file = identity.certificate_file,
-                                                      .key_file = identity.key_file})
-                                     .value(),
-                                 application);
-}
-
-Result<ClientEvent> TestServer::first_event(ClientLinkOptions options) {
+Result<ClientEvent> ServerOf::first_event(ClientLinkOptions options) {
   const auto link = ClientLink::open(std::move(options)).value();
   return link->wait_event(soon());
+}
+
+void TestServer::listen_again(std::uint16_t port) {
+  const ListenerOptions options{.address = "127.0.0.1", .port = port};
+  listener = std::make_unique<Listener>(options, server_tls(identity), application);
 }
 
 void TestServer::expect_serves() const {

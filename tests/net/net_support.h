@@ -74,31 +74,46 @@ class TestApplication final : public ServerApplication {
   std::vector<std::string> failures_;
 };
 
-ListenerOptions on_loopback();
+// The TLS settings of a server with this certificate.
+std::shared_ptr<TlsContext> server_tls(const TlsIdentity& identity,
+                                       const std::filesystem::path& client_ca_file = {});
 
-// A server on a free loopback port, with a self-signed certificate unless another is given.
-class TestServer {
+struct TestServerOptions {
+  ListenerOptions listener = {.address = "127.0.0.1"};
+  std::optional<TlsIdentity> identity{};
+  std::filesystem::path client_ca_file{};
+};
+
+// A server of an application on a free loopback port, with a self-signed certificate unless another
+// is given.
+class ServerOf {
  public:
-  struct Options {
-    ListenerOptions listener = on_loopback();
-    std::optional<TlsIdentity> identity{};
-    std::filesystem::path client_ca_file{};
-  };
-  TestServer() : TestServer(Options()) {}
-  explicit TestServer(const Options& options);
+  explicit ServerOf(ServerApplication& application, const TestServerOptions& options = {});
 
   ClientLinkOptions client_options() const;
-  std::unique_ptr<ClientLink> connect() const;
-  // Listens on a port that an earlier listener used. Clients need no certificate.
-  void listen_again(std::uint16_t port);
+  std::unique_ptr<ClientLink> connect() const { return connect(client_options()); }
+  // A client with these options that is signed in.
+  static std::unique_ptr<ClientLink> connect(ClientLinkOptions options);
   // The first event of a client with these options: "welcome" or an error.
   static Result<ClientEvent> first_event(ClientLinkOptions options);
-  void expect_serves() const;
 
   test::TemporaryDirectory directory;
-  TestApplication application;
   TlsIdentity identity;
   std::unique_ptr<Listener> listener;
+};
+
+struct OwnsTestApplication {
+  TestApplication application;
+};
+
+// The application is a base because the listener must not outlive it.
+class TestServer : public OwnsTestApplication, public ServerOf {
+ public:
+  explicit TestServer(const TestServerOptions& options = {}) : ServerOf(application, options) {}
+
+  // Listens on a port that an earlier listener used. Clients need no certificate.
+  void listen_again(std::uint16_t port);
+  void expect_serves() const;
 };
 
 // A deadline long enough for a busy machine; no test waits that long.
