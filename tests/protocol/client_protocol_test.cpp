@@ -11,26 +11,21 @@ namespace {
 // The tokenizer has no text for such a token.
 TEST_F(ClientProtocolTest, RejectsTokensBeyondVocabulary) {
   const auto heard = [&](std::uint32_t next, std::vector<std::uint32_t> tokens) {
-    ClientProtocol protocol({.hello = {}, .channel = {}, .vocabulary_count = 1000}, kStart);
-    EXPECT_TRUE(protocol.receive(now_, wire::encode(small_welcome())));
+    protocol_ = ClientProtocol({.hello = {}, .channel = {}, .vocabulary_count = 1000}, kStart);
+    EXPECT_TRUE(hear(small_welcome()));
     wire::Prefill request = prompt_of(10);
     request.run.credit = 60;
-    EXPECT_TRUE(protocol.prefill(outgoing(request)));
-    if (tokens.empty()) {
-      return protocol.receive(now_,
-                              wire::encode(wire::Verdict{.round = 1, .length = 11, .next = next}));
-    }
-    EXPECT_TRUE(
-        protocol.receive(now_, wire::encode(wire::Verdict{.round = 1, .length = 11, .next = 7})));
+    EXPECT_TRUE(protocol_.prefill(outgoing(request)));
+    if (tokens.empty()) return code_after(wire::Verdict{.round = 1, .length = 11, .next = next});
+    EXPECT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
     const auto length = static_cast<std::uint32_t>(11 + tokens.size() + 1);
-    return protocol.receive(
-        now_, wire::encode(wire::Verdict{
-                  .round = 1, .length = length, .next = next, .tokens = std::move(tokens)}));
+    return code_after(
+        wire::Verdict{.round = 1, .length = length, .next = next, .tokens = std::move(tokens)});
   };
-  EXPECT_TRUE(heard(999, {}));
-  EXPECT_TRUE(heard(999, {3, 999}));
-  EXPECT_EQ(heard(1000, {}).error().code, Errc::protocol);
-  EXPECT_EQ(heard(5, {3, 1000}).error().code, Errc::protocol);
+  EXPECT_EQ(heard(999, {}), Errc::cancelled);
+  EXPECT_EQ(heard(999, {3, 999}), Errc::cancelled);
+  EXPECT_EQ(heard(1000, {}), Errc::protocol);
+  EXPECT_EQ(heard(5, {3, 1000}), Errc::protocol);
 }
 
 TEST_F(ClientProtocolTest, SendsHelloFirst) {
@@ -113,20 +108,14 @@ TEST_F(ClientProtocolTest, RejectsActivationsOutOfOrder) {
       chunk_of(1, 11, 1),  // the root has none
   };
   for (const wire::Activations& chunk : bad) {
-    ClientProtocol protocol({.hello = {}, .channel = {}}, kStart);
-    ASSERT_TRUE(protocol.receive(now_, wire::encode(small_welcome())));
-    ASSERT_TRUE(protocol.prefill(outgoing(prompt_of(10))));
-    const wire::Verdict verdict{.round = 1, .length = 11, .next = 7};
-    ASSERT_TRUE(protocol.receive(now_, wire::encode(verdict)));
-    EXPECT_EQ(protocol.receive(now_, wire::encode(chunk)).error().code, Errc::protocol)
-        << chunk.first << " " << chunk.count;
+    begin_run({});
+    EXPECT_EQ(code_after(chunk), Errc::protocol) << chunk.first << " " << chunk.count;
   }
 }
 
 TEST_F(ClientProtocolTest, RejectsActivationsBelowRequestedRange) {
-  prompt(10);
-  wire::Prefill next = prompt_of(5);
-  next.base_length = 11;
+  prompt();
+  wire::Prefill next = prompt_of(5, 0, 11);
   next.activations_from = 10;
   ASSERT_TRUE(protocol_.prefill(outgoing(next)));
   ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 17, .next = 7}));
@@ -146,12 +135,12 @@ TEST_F(ClientProtocolTest, RefusesPromptBeyondContext) {
 }
 
 TEST_F(ClientProtocolTest, RejectsUnexpectedVerdict) {
-  prompt(10);
+  prompt();
   EXPECT_EQ(code_after(accepting(2, 11, 0)), Errc::protocol);
 }
 
 TEST_F(ClientProtocolTest, ReportsServerFaultToServer) {
-  prompt(10);
+  prompt();
   EXPECT_FALSE(hear(accepting(2, 11, 0)));
   const auto sent = take_messages(protocol_);
   ASSERT_EQ(sent.size(), 1u);
@@ -160,16 +149,13 @@ TEST_F(ClientProtocolTest, ReportsServerFaultToServer) {
 
 TEST_F(ClientProtocolTest, BoundsAcceptedCountOfPrompt) {
   const auto code = [&](wire::ResyncPolicy policy, std::uint32_t accepted_count) {
-    ClientProtocol protocol({.hello = {}, .channel = {}}, kStart);
-    EXPECT_TRUE(protocol.receive(now_, wire::encode(small_welcome())));
+    sign_in();
     wire::Prefill prefill = prompt_of(10);
     prefill.provisional_count = 4;
     prefill.policy = policy;
-    EXPECT_TRUE(protocol.prefill(outgoing(prefill)));
-    const wire::Verdict verdict{
-        .round = 1, .length = 7 + accepted_count, .next = 7, .accepted_count = accepted_count};
-    const auto heard = protocol.receive(now_, wire::encode(verdict));
-    return heard ? Errc::cancelled : heard.error().code;
+    EXPECT_TRUE(protocol_.prefill(outgoing(prefill)));
+    return code_after(wire::Verdict{
+        .round = 1, .length = 7 + accepted_count, .next = 7, .accepted_count = accepted_count});
   };
   EXPECT_EQ(code(wire::ResyncPolicy::check, 0), Errc::cancelled);
   EXPECT_EQ(code(wire::ResyncPolicy::check, 4), Errc::cancelled);
@@ -179,9 +165,8 @@ TEST_F(ClientProtocolTest, BoundsAcceptedCountOfPrompt) {
 }
 
 TEST_F(ClientProtocolTest, RefusedRequestKeepsConnection) {
-  prompt(10);
-  wire::Prefill next = prompt_of(1);
-  next.base_length = 11;
+  prompt();
+  const wire::Prefill next = prompt_of(1, 0, 11);
   ASSERT_TRUE(protocol_.prefill(outgoing(next)));
   ASSERT_TRUE(hear(wire::ErrorReport{
       .round = 2, .code = Errc::protocol, .fatal = false, .message = "no such token"}));
@@ -227,7 +212,6 @@ TEST_F(ClientProtocolTest, ResumeMayRequestNoActivations) {
 // The caller has no slots for log probabilities of tokens before the answer.
 TEST_F(ClientProtocolTest, RejectsLogProbabilitiesOfKeptTokens) {
   for (const std::uint32_t told : {1u, 2u}) {
-    protocol_ = ClientProtocol({.hello = {.agent = "test"}, .channel = {}}, kStart);
     sign_in();
     wire::Resume resume{.verified_length = 20,
                         .tokens = {1, 2},
@@ -242,7 +226,7 @@ TEST_F(ClientProtocolTest, RejectsLogProbabilitiesOfKeptTokens) {
 }
 
 TEST_F(ClientProtocolTest, IgnoresLateAnswersAfterCancel) {
-  prompt(10, kLockstep);
+  prompt(kLockstep);
   ASSERT_TRUE(protocol_.hints(outgoing(chain_of(1, 11, 3))));
   protocol_.cancel();
   EXPECT_FALSE(protocol_.in_flight());
@@ -252,9 +236,7 @@ TEST_F(ClientProtocolTest, IgnoresLateAnswersAfterCancel) {
   EXPECT_TRUE(protocol_.hints(outgoing(chain_of(1, 11, 1))));
   EXPECT_FALSE(protocol_.has_output()) << "hints of an ended run are dropped";
 
-  wire::Prefill next = prompt_of(4);
-  next.base_length = 11;
-  ASSERT_TRUE(protocol_.prefill(outgoing(next)));
+  ASSERT_TRUE(protocol_.prefill(outgoing(prompt_of(4, 0, 11))));
   EXPECT_TRUE(hear(chunk_of(1, 0, 3))) << "chunk of an earlier prompt";
   ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 16, .next = 7}));
   expect_event<VerdictReceived>();
@@ -271,7 +253,6 @@ TEST_F(ClientProtocolTest, DropsAndCountsPadFrames) {
   };
   EXPECT_EQ(protocol_.receive(now_, pad_frame(8)).error().code, Errc::protocol)
       << "pad frame before sign-in";
-  protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
   sign_in();
   ASSERT_TRUE(protocol_.receive(now_, pad_frame(2000)));
   EXPECT_FALSE(protocol_.next_event());

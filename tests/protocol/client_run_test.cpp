@@ -8,17 +8,6 @@ namespace {
 
 class ClientRunTest : public ClientProtocolTest {
  protected:
-  // Prefills ten tokens, receives the answer and starts a run.
-  void begin_run(const wire::RunTerms& run, const wire::Welcome& welcome = small_welcome()) {
-    sign_in(welcome);
-    wire::Prefill request = prompt_of(10);
-    request.run = run;
-    ASSERT_TRUE(protocol_.prefill(outgoing(request)));
-    ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
-    expect_event<VerdictReceived>();
-    take_messages(protocol_);
-  }
-
   static wire::Hints hint(std::uint32_t position) {
     return {.first = 1, .position = position, .nodes = {{.token = 5, .score = 2}}};
   }
@@ -80,14 +69,12 @@ TEST_F(ClientRunTest, AcceptsRowsAfterTheirVerdicts) {
   EXPECT_TRUE(expect_event<ActivationsReceived>().of_run);
 
   for (const auto& [first, count] : {std::pair(13u, 1u), {14u, 1u}, {15u, 1u}, {8u, 1u}}) {
-    protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
     begin_run({.credit = 20, .rows = true});
     ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 15, .next = 7, .tokens = {5, 6, 7}}));
     ASSERT_TRUE(hear(rows(10, 3)));
     const bool fits = first == 13;
     EXPECT_EQ(code_after(rows(first, count)), fits ? Errc::cancelled : Errc::protocol) << first;
   }
-  protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
   begin_run({.credit = 20});
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7, .tokens = {5}}));
   EXPECT_EQ(code_after(rows(10, 2)), Errc::protocol) << "unrequested rows";
@@ -95,7 +82,6 @@ TEST_F(ClientRunTest, AcceptsRowsAfterTheirVerdicts) {
 
 TEST_F(ClientRunTest, AcceptsRowGapsOnlyInNewestRowMode) {
   for (const bool newest_row : {false, true}) {
-    protocol_ = ClientProtocol({.hello = {.newest_row = newest_row}, .channel = {}}, kStart);
     wire::Welcome welcome = small_welcome();
     welcome.newest_row = newest_row;
     begin_run({.credit = 20, .rows = true}, welcome);
@@ -122,7 +108,6 @@ TEST_F(ClientRunTest, HintsRaiseCredit) {
 TEST_F(ClientRunTest, RejectsInvalidVerdictOfRun) {
   const wire::Verdict good{.round = 1, .length = 13, .next = 7, .tokens = {5}};
   const auto code = [&](const wire::Verdict& bad) {
-    protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
     begin_run({.credit = 14, .rows = true});
     return code_after(bad);
   };
@@ -149,8 +134,6 @@ TEST_F(ClientRunTest, RefusesInvalidHints) {
   ASSERT_TRUE(protocol_.prefill(outgoing(prompt_of(10))));
   EXPECT_EQ(protocol_.hints(outgoing(hint(10))).error().code, Errc::protocol)
       << "the prompt has no run";
-
-  protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
   begin_run({.credit = 50});
   const wire::Hints many{
       .round = 1, .first = 1, .position = 11, .nodes = std::vector<HintNode>(kHintsMax + 1)};
@@ -160,7 +143,6 @@ TEST_F(ClientRunTest, RefusesInvalidHints) {
 // A Cancel or the next prompt ends a run; later messages of its round are dropped.
 TEST_F(ClientRunTest, CancelOrNewPromptEndsRun) {
   for (const bool cancels : {true, false}) {
-    protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
     begin_run({.credit = 50});
     ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 12, .next = 7}));
     if (cancels) protocol_.cancel();
@@ -180,8 +162,7 @@ class ClientLockstepTest : public ClientProtocolTest {
  protected:
   // Complete hints of three nodes are sent: 1 and 2 are children of the root, 3 of 1.
   void begin() {
-    protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
-    prompt(10, kLockstep);
+    prompt(kLockstep);
     wire::Hints tree = chain_of(1, 11, 3);
     tree.nodes[1].distance = 0;
     tree.nodes[2].distance = 2;
@@ -210,13 +191,7 @@ TEST_F(ClientLockstepTest, ReceivesOneRowInNewestRowMode) {
   wire::Welcome welcome = small_welcome();
   welcome.newest_row = true;
   for (const std::uint32_t rows : {1u, 3u}) {
-    protocol_ = ClientProtocol({.hello = {.newest_row = true}, .channel = {}}, kStart);
-    sign_in(welcome);
-    wire::Prefill request = prompt_of(10);
-    request.run = kLockstep;
-    ASSERT_TRUE(protocol_.prefill(outgoing(request)));
-    ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
-    expect_event<VerdictReceived>();
+    begin_run(kLockstep, welcome);
     ASSERT_TRUE(protocol_.hints(outgoing(chain_of(1, 11, 3))));
     wire::Verdict brought = accepting(1, 11, 2);
     brought.activations = packed_rows(13 - rows, rows);
@@ -262,8 +237,7 @@ TEST_F(ClientLockstepTest, RefusesUnexpectedCompleteHints) {
   EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 12, 9))).error().code, Errc::protocol)
       << "more nodes than the server verifies";
   EXPECT_TRUE(protocol_.hints(outgoing(chain_of(1, 12, 8))));
-  protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
-  prompt(10, {.credit = 60});
+  prompt({.credit = 60});
   EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol)
       << "not under lockstep";
 }

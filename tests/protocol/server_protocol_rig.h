@@ -8,7 +8,9 @@ class ServerProtocolTest : public ProtocolTest<ServerProtocol> {
  protected:
   ServerProtocolTest() : ProtocolTest(ServerProtocol({}, kStart)) {}
 
+  // Starts another session.
   void sign_in(const wire::Welcome& welcome = small_welcome()) {
+    protocol_ = ServerProtocol({}, now_);
     ASSERT_TRUE(hear(wire::Hello()));
     expect_event<HelloReceived>();
     protocol_.accept(welcome);
@@ -17,10 +19,8 @@ class ServerProtocolTest : public ProtocolTest<ServerProtocol> {
 
   // Answers a prompt of ten tokens: the session has 11 tokens and its run continues.
   void begin_run(const wire::RunTerms& run, const wire::Welcome& welcome = small_welcome()) {
-    protocol_ = ServerProtocol({}, now_);
     sign_in(welcome);
-    wire::Prefill prefill = prompt_of(10);
-    prefill.round = 1;
+    wire::Prefill prefill = prompt_of(10, 1);
     prefill.run = run;
     ASSERT_TRUE(hear(prefill));
     expect_event<PrefillRequested>();

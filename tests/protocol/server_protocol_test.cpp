@@ -10,9 +10,7 @@ namespace edgedraft {
 namespace {
 
 TEST_F(ServerProtocolTest, RejectsMessagesBeforeHello) {
-  wire::Prefill prefill = prompt_of(1);
-  prefill.round = 1;
-  EXPECT_EQ(code_after(prefill), Errc::protocol);
+  EXPECT_EQ(code_after(prompt_of(1, 1)), Errc::protocol);
   expect_farewell(Errc::protocol);
 }
 
@@ -59,7 +57,6 @@ TEST_F(ServerProtocolTest, RejectedHelloEndsWithReason) {
 // An error reported by the client is not a fault of the client, whatever its code.
 TEST_F(ServerProtocolTest, TreatsClientErrorAsDisconnect) {
   for (const Errc said : {Errc::protocol, Errc::bad_message, Errc::io}) {
-    protocol_ = ServerProtocol({}, now_);
     sign_in();
     EXPECT_EQ(code_after(wire::ErrorReport{.code = said, .message = "what is this"}),
               Errc::link_down);
@@ -69,9 +66,7 @@ TEST_F(ServerProtocolTest, TreatsClientErrorAsDisconnect) {
 
 TEST_F(ServerProtocolTest, RejectsRequestBeforeWelcome) {
   ASSERT_TRUE(hear(wire::Hello()));
-  wire::Prefill prefill = prompt_of(1);
-  prefill.round = 1;
-  EXPECT_EQ(code_after(prefill), Errc::protocol);
+  EXPECT_EQ(code_after(prompt_of(1, 1)), Errc::protocol);
 }
 
 TEST_F(ServerProtocolTest, RejectsSecondHello) {
@@ -82,49 +77,30 @@ TEST_F(ServerProtocolTest, RejectsSecondHello) {
 TEST_F(ServerProtocolTest, RejectsServerMessagesFromClient) {
   for (const wire::Message& message : std::vector<wire::Message>{
            small_welcome(), wire::Verdict{.round = 1, .length = 1}, chunk_of(1, 0, 1)}) {
-    ServerProtocol protocol({}, kStart);
-    ASSERT_TRUE(protocol.receive(now_, wire::encode(wire::Hello())));
-    protocol.accept(small_welcome());
-    EXPECT_EQ(protocol.receive(now_, wire::encode(outgoing(message))).error().code, Errc::protocol);
+    sign_in();
+    EXPECT_EQ(code_after(message), Errc::protocol);
   }
 }
 
 TEST_F(ServerProtocolTest, RejectsRoundsOutOfSequence) {
   for (const std::uint32_t round : {0u, 1u, 3u, 0xFFFFFFFFu}) {
-    ServerProtocol protocol({}, kStart);
-    ASSERT_TRUE(protocol.receive(now_, wire::encode(wire::Hello())));
-    protocol.accept(small_welcome());
-    wire::Prefill prefill = prompt_of(10);
-    prefill.round = 1;
-    ASSERT_TRUE(protocol.receive(now_, wire::encode(outgoing(prefill))));
-    ASSERT_TRUE(protocol.verdict({.round = 1, .next = 7}));
-    wire::Prefill next = prompt_of(2);
-    next.round = round;
-    const auto heard = protocol.receive(now_, wire::encode(outgoing(next)));
-    ASSERT_FALSE(heard) << round;
-    EXPECT_EQ(heard.error().code, Errc::protocol);
+    prompt();
+    EXPECT_EQ(code_after(prompt_of(2, round)), Errc::protocol) << round;
   }
 }
 
 TEST_F(ServerProtocolTest, RejectsConcurrentRequests) {
   sign_in();
-  wire::Prefill prefill = prompt_of(10);
-  prefill.round = 1;
-  ASSERT_TRUE(hear(prefill));
-  prefill.round = 2;
-  EXPECT_EQ(code_after(prefill), Errc::protocol);
+  ASSERT_TRUE(hear(prompt_of(10, 1)));
+  EXPECT_EQ(code_after(prompt_of(10, 2)), Errc::protocol);
 }
 
 // Longer than the deadline of one frame: 400 kB at the rate that padding leaves.
 TEST_F(ServerProtocolTest, AcceptsLongPromptOverSlowLink) {
-  ASSERT_TRUE(hear(wire::Hello()));
-  expect_event<HelloReceived>();
   wire::Welcome welcome = small_welcome();
   welcome.context_count = 1u << 17;
-  protocol_.accept(welcome);
-  wire::Prefill prefill = prompt_of(100'000);
-  prefill.round = 1;
-  const Bytes frame = wire::encode(outgoing(prefill));
+  sign_in(welcome);
+  const Bytes frame = wire::encode(outgoing(prompt_of(100'000, 1)));
   constexpr std::size_t kBytesASecond = 4096;
   for (std::size_t done = 0; done < frame.size(); done += kBytesASecond) {
     const ByteView rest = ByteView(frame).subspan(done);
@@ -137,14 +113,10 @@ TEST_F(ServerProtocolTest, AcceptsLongPromptOverSlowLink) {
 
 // 30 s per 64 KiB, so a trickling frame cannot hold a connection open.
 TEST_F(ServerProtocolTest, TimesOutTricklingPrompt) {
-  ASSERT_TRUE(hear(wire::Hello()));
-  expect_event<HelloReceived>();
   wire::Welcome welcome = small_welcome();
   welcome.context_count = 1u << 17;
-  protocol_.accept(welcome);
-  wire::Prefill prefill = prompt_of(100'000);
-  prefill.round = 1;
-  const Bytes frame = wire::encode(outgoing(prefill));
+  sign_in(welcome);
+  const Bytes frame = wire::encode(outgoing(prompt_of(100'000, 1)));
   std::size_t done = 0;
   const auto hear_more = [&](std::size_t count) {
     ASSERT_TRUE(protocol_.receive(now_, ByteView(frame).subspan(done, count)));
@@ -163,13 +135,10 @@ TEST_F(ServerProtocolTest, TimesOutTricklingPrompt) {
 
 // A full context of tokens with the largest constraint allowed.
 TEST_F(ServerProtocolTest, LargestPromptFitsIntoFrame) {
-  ASSERT_TRUE(hear(wire::Hello()));
-  expect_event<HelloReceived>();
   wire::Welcome welcome = small_welcome();
   welcome.context_count = 4096;
-  protocol_.accept(welcome);
-  wire::Prefill prefill = prompt_of(welcome.context_count);
-  prefill.round = 1;
+  sign_in(welcome);
+  wire::Prefill prefill = prompt_of(welcome.context_count, 1);
   prefill.constraints.grammar.assign(kGrammarBytesMax, 'a');
   prefill.constraints.stops.assign(kStopsMax, std::string(kStopBytesMax, 'b'));
   prefill.constraints.biases.assign(kBiasesMax, {.token = 1u << 20, .bias = -kBiasMax});
@@ -185,21 +154,15 @@ TEST_F(ServerProtocolTest, LargestPromptFitsIntoFrame) {
 
 TEST_F(ServerProtocolTest, PromptMayStartOnlyWithinConfirmedText) {
   prompt();
-  wire::Prefill prefill = prompt_of(3);
-  prefill.round = 2;
-  prefill.base_length = 4;
-  ASSERT_TRUE(hear(prefill)) << "an edited chat";
+  ASSERT_TRUE(hear(prompt_of(3, 2, 4))) << "an edited chat";
   ASSERT_TRUE(protocol_.verdict({.round = 2, .next = 7}));
   EXPECT_EQ(protocol_.length(), 8u);
-  prefill.round = 3;
-  prefill.base_length = 9;
-  EXPECT_EQ(code_after(prefill), Errc::protocol);
+  EXPECT_EQ(code_after(prompt_of(3, 3, 9)), Errc::protocol);
 }
 
 TEST_F(ServerProtocolTest, AcceptsAllKeptTokens) {
   sign_in();
-  wire::Prefill prefill = prompt_of(10);
-  prefill.round = 1;
+  wire::Prefill prefill = prompt_of(10, 1);
   prefill.provisional_count = 4;
   prefill.policy = wire::ResyncPolicy::keep;
   ASSERT_TRUE(hear(prefill));
@@ -217,7 +180,6 @@ TEST_F(ServerProtocolTest, InvalidAnswerEndsConnection) {
     const auto said = take_messages(protocol_);
     ASSERT_EQ(said.size(), 1u);
     EXPECT_TRUE(std::get<wire::ErrorReport>(said[0]).fatal);
-    protocol_ = ServerProtocol({}, now_);
   };
   begin_run(kLockstep);
   ASSERT_TRUE(hear(chain_of(1, 11, 3)));
@@ -229,9 +191,7 @@ TEST_F(ServerProtocolTest, InvalidAnswerEndsConnection) {
   begin_run({.credit = 13, .rows = true});
   ended({.round = 1, .next = 7, .activations = packed_rows(10, 1)});  // rows are sent separately
   sign_in();
-  wire::Prefill full = prompt_of(99);
-  full.round = 1;
-  ASSERT_TRUE(hear(full));
+  ASSERT_TRUE(hear(prompt_of(99, 1)));
   ended({.round = 1, .next = 7, .accepted_count = 1});
 }
 
@@ -256,8 +216,7 @@ TEST_F(ServerProtocolTest, PadFramesEnlargeRowsOfVerdict) {
   ASSERT_TRUE(hear(wire::Hello()));
   expect_event<HelloReceived>();
   protocol_.accept(small_welcome(), kRowBytes);
-  wire::Prefill prefill = prompt_of(10);
-  prefill.round = 1;
+  wire::Prefill prefill = prompt_of(10, 1);
   prefill.run = kLockstep;
   ASSERT_TRUE(hear(prefill));
   ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7}));
@@ -286,9 +245,7 @@ TEST_F(ServerProtocolTest, UnrequestedActivationsEndConnection) {
 
 TEST_F(ServerProtocolTest, PromptMayRequestNoActivations) {
   prompt();
-  wire::Prefill prefill = prompt_of(3);
-  prefill.round = 2;
-  prefill.base_length = 11;
+  wire::Prefill prefill = prompt_of(3, 2, 11);
   prefill.activations_from = 14;
   ASSERT_TRUE(hear(prefill));
   ASSERT_TRUE(protocol_.verdict({.round = 2, .next = 7}));
@@ -311,9 +268,7 @@ TEST_F(ServerProtocolTest, VerdictsOvertakeActivations) {
 TEST_F(ServerProtocolTest, DropsActivationsOfOlderPrompt) {
   prompt();
   ASSERT_TRUE(protocol_.activations(chunk_of(1, 8, 2)));
-  wire::Prefill prefill = prompt_of(3);
-  prefill.round = 2;
-  ASSERT_TRUE(hear(prefill));
+  ASSERT_TRUE(hear(prompt_of(3, 2)));
   EXPECT_FALSE(protocol_.has_output());
   EXPECT_FALSE(protocol_.activations(chunk_of(1, 4, 4)));
   EXPECT_EQ(protocol_.traffic().activation_bytes_raw, 0u) << "unsent activations are not counted";
@@ -333,10 +288,7 @@ TEST_F(ServerProtocolTest, DropsAnswersToCancelledRound) {
 TEST_F(ServerProtocolTest, NextPromptContinuesSessionAfterCancel) {
   begin_run(kLockstep);
   ASSERT_TRUE(hear(wire::Cancel{1}));
-  wire::Prefill prefill = prompt_of(3);
-  prefill.round = 2;
-  prefill.base_length = 11;
-  EXPECT_TRUE(hear(prefill));
+  EXPECT_TRUE(hear(prompt_of(3, 2, 11)));
 }
 
 TEST_F(ServerProtocolTest, RejectsCancelOfAnotherRound) {
@@ -359,10 +311,7 @@ TEST_F(ServerProtocolTest, RejectsContinuationOfUnknownSession) {
   wire::Resume resume{.round = 1, .verified_length = 20, .tokens = {1}};
   ASSERT_TRUE(hear(resume));
   ASSERT_TRUE(protocol_.refuse(1, {Errc::session_unknown, "forgotten"}));
-  wire::Prefill prefill = prompt_of(3);
-  prefill.round = 2;
-  prefill.base_length = 1;
-  EXPECT_EQ(code_after(prefill), Errc::protocol);
+  EXPECT_EQ(code_after(prompt_of(3, 2, 1)), Errc::protocol);
 }
 
 TEST_F(ServerProtocolTest, ResumedSessionCountsAcceptedTokens) {
@@ -389,7 +338,6 @@ TEST_F(ServerProtocolTest, DropsClientThatNeverReads) {
 
 TEST_F(ServerProtocolTest, AnswersOnlyNewestOfUnansweredPings) {
   sign_in();
-  (void)protocol_.take_output();
   for (std::uint64_t nonce = 1; nonce <= 1000; ++nonce) ASSERT_TRUE(hear(wire::Ping{nonce}));
   const auto answers = take_messages(protocol_);
   ASSERT_EQ(answers.size(), 1u);
@@ -422,9 +370,7 @@ TEST_F(ServerProtocolTest, TimesOutStalledHandshake) {
 TEST_F(ServerProtocolTest, RandomBytesEndSessionOrAreIgnored) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Random random(seed);
-    ServerProtocol protocol({}, kStart);
-    ASSERT_TRUE(protocol.receive(now_, wire::encode(wire::Hello())));
-    protocol.accept(small_welcome());
+    sign_in();
     Bytes garbage(kFrameHeaderBytes + random.below(400));
     for (std::byte& b : garbage) b = static_cast<std::byte>(random.below(256));
     if (random.below(2) == 0) {
@@ -433,8 +379,8 @@ TEST_F(ServerProtocolTest, RandomBytesEndSessionOrAreIgnored) {
                            .payload_bytes = static_cast<std::uint32_t>(garbage.size())},
                           std::span(garbage).first<kFrameHeaderBytes>());
     }
-    const auto heard = protocol.receive(now_, garbage);
-    EXPECT_EQ(heard.has_error(), protocol.finished()) << "seed " << seed;
+    const auto heard = protocol_.receive(now_, garbage);
+    EXPECT_EQ(heard.has_error(), protocol_.finished()) << "seed " << seed;
   }
 }
 

@@ -19,11 +19,6 @@ class ServerRunTest : public ServerProtocolTest {
     return many;
   }
 
-  void sign_in_again() {
-    protocol_ = ServerProtocol({}, now_);
-    sign_in();
-  }
-
   wire::Hints next_hints() {
     const auto event = protocol_.next_event();
     if (!event || !std::holds_alternative<HintsReceived>(*event)) {
@@ -78,8 +73,7 @@ TEST_F(ServerRunTest, CreditNeverShrinks) {
 
 TEST_F(ServerRunTest, AcceptsHintsAtAnyTimeOfRun) {
   sign_in();
-  wire::Prefill prefill = prompt_of(10);
-  prefill.round = 1;
+  wire::Prefill prefill = prompt_of(10, 1);
   prefill.run.credit = 50;
   ASSERT_TRUE(hear(prefill));
   expect_event<PrefillRequested>();
@@ -155,10 +149,8 @@ TEST_F(ServerRunTest, IgnoresHintsOfReplacedRun) {
 TEST_F(ServerRunTest, RejectsHintsWithoutRun) {
   prompt();
   EXPECT_EQ(code_after(hint(2, 11)), Errc::protocol) << "hints of a future round";
-  sign_in_again();
-  wire::Prefill prefill = prompt_of(10);
-  prefill.round = 1;
-  ASSERT_TRUE(hear(prefill));
+  sign_in();
+  ASSERT_TRUE(hear(prompt_of(10, 1)));
   EXPECT_EQ(code_after(hint(1, 10)), Errc::protocol) << "hints of a prompt without credit";
 }
 

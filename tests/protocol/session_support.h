@@ -51,10 +51,11 @@ inline wire::Activations chunk_of(std::uint32_t round, std::uint32_t first, std:
   return compress_activations(round, first, count, packed_rows(first, count), wire::Codec::gzip);
 }
 
-inline wire::Prefill prompt_of(std::uint32_t count) {
+inline wire::Prefill prompt_of(std::uint32_t count, std::uint32_t round = 0,
+                               std::uint32_t base_length = 0) {
   std::vector<std::uint32_t> ids(count);
-  for (std::uint32_t i = 0; i < count; ++i) ids[i] = 100 + i;
-  return {.tokens = ids};
+  std::iota(ids.begin(), ids.end(), 100u);
+  return {.round = round, .base_length = base_length, .tokens = ids};
 }
 
 // Complete hints of a run under lockstep: each node is the child of the one before.
