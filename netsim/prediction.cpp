@@ -20,7 +20,7 @@ constexpr std::size_t kMessageBytes = 300;
 constexpr std::uint32_t kFirstRows = 64;
 
 Instant at(double seconds) {
-  return Instant{} + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  return Instant{} + from_seconds(seconds);
 }
 
 // Travel time of verdicts by token count; their activations travel with them or after them.

@@ -107,7 +107,7 @@ void RunControl::observe_link(Duration round_trip) {
 }
 
 Duration RunControl::round_trip() const {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(known_.round_trip));
+  return from_seconds(known_.round_trip);
 }
 
 void RunControl::observe_pass(std::uint32_t rows, Duration taken) {

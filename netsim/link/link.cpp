@@ -11,10 +11,6 @@
 namespace edgedraft::netsim {
 namespace {
 
-Duration of_seconds(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
 enum Draw : unsigned { kDelay, kLoss, kBurstLoss, kBurstStep, kDrawCount };
 // A separate sequence, so that links without these features keep their draws.
 enum RadioDraw : unsigned { kRest, kFlowPhase, kFlowSpell, kRadioDrawCount };
@@ -47,7 +43,7 @@ Instant Link::admitted(Instant now, std::uint64_t number) const {
   }
   if (applies != nullptr) {
     const double wait = radio_uniform(number, kRest) * seconds(applies->most - applies->least);
-    begin += applies->least + of_seconds(wait);
+    begin += applies->least + from_seconds(wait);
   }
   if (options_.competing) begin += backlog(*options_.competing, now);
   return begin;
@@ -62,8 +58,8 @@ Duration Link::backlog(const CompetingFlow& flow, Instant now) const {
   const auto spell = static_cast<std::uint64_t>(periods / kPeriodsASpell);
   if (radio_uniform(spell, kFlowSpell) >= flow.share) return Duration::zero();
   const double filled = 0.5 + 0.5 * (periods - std::floor(periods));
-  return of_seconds(8.0 * filled * static_cast<double>(flow.queue_bytes) /
-                    static_cast<double>(options_.bits_per_second));
+  return from_seconds(8.0 * filled * static_cast<double>(flow.queue_bytes) /
+                      static_cast<double>(options_.bits_per_second));
 }
 
 Instant Link::serialise(Instant now, std::size_t bytes) {

@@ -155,8 +155,7 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
       {.argv = link.at_device(argv), .output = work / "probe.out", .errors = work / "probe.err"});
   if (!client) return client.error();
   const double limit = kProbeSlackSeconds + 2 * probe_seconds(probe, expected.ping_seconds);
-  const Instant deadline =
-      Clock::now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(limit));
+  const Instant deadline = Clock::now() + from_seconds(limit);
   if (!client->wait_until(deadline, cancelled)) {
     if (cancelled()) return Error{Errc::cancelled, "interrupted"};
     return Error{Errc::link_down,

@@ -99,8 +99,7 @@ void send_train(int socket, const sockaddr* to, socklen_t size, std::uint32_t pa
   const double spacing = packet_seconds(bits_per_second) / kTrainExcess;
   const Instant start = Clock::now();
   for (std::uint32_t i = 0; i < packets; ++i) {
-    std::this_thread::sleep_until(
-        start + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(spacing * i)));
+    std::this_thread::sleep_until(start + from_seconds(spacing * i));
     ::sendto(socket, payload.data(), payload.size(), 0, to, size);
   }
 }

@@ -12,6 +12,9 @@ using Duration = Clock::duration;
 inline double seconds(Duration d) {
   return std::chrono::duration<double>(d).count();
 }
+inline Duration from_seconds(double s) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
+}
 inline double milliseconds(Duration d) {
   return 1000.0 * seconds(d);
 }
