@@ -25,7 +25,6 @@
 #include "shared/program/validators.h"
 #include "tests/bench/acceptance_counts.h"
 #include "tests/bench/bench_device.h"
-#include "tests/bench/bootstrap.h"
 #include "tests/bench/commands.h"
 #include "tests/bench/drafter_arms.h"
 #include "tests/bench/ruled_answer.h"
@@ -95,27 +94,18 @@ struct DrafterResult {
   }
 };
 
-struct ArmAnswer {
-  std::vector<std::uint32_t> tokens;
-  // Over all cycles: tokens produced, number of cycles, and rows of their passes.
-  double cycle_tokens = 0.0;
-  double cycles = 0.0;
-  double rows = 0.0;
-  double total_variation = 0.0;  // sum over these tokens
-};
-
 // A drafter or a method to measure.
 struct Arm {
   std::string name;
   bool is_compared;       // with plain decoding
   bool is_lossy = false;  // its answers do not follow the target's distribution
-  std::function<Result<ArmAnswer>(std::span<const std::uint32_t> prompt)> answer;
+  std::function<Result<MeasuredAnswer>(std::span<const std::uint32_t> prompt)> answer;
 };
 
 // An answer with a proposer that gets as many probes as it can use in every pass.
-Result<ArmAnswer> proposed_answer(ModelHost& host, const AcceptanceOptions& o,
-                                  const TreeShape& shape, const ProposerSource& source,
-                                  std::span<const std::uint32_t> prompt) {
+Result<MeasuredAnswer> proposed_answer(ModelHost& host, const AcceptanceOptions& o,
+                                       const TreeShape& shape, const ProposerSource& source,
+                                       std::span<const std::uint32_t> prompt) {
   const auto is_end = [&host](std::uint32_t t) { return host.tokenizer().is_end(t); };
   TargetSession target(host.decoder(),
                        host.decoder().make_cache(dtype_from_name(o.kv_type).value()),
@@ -124,7 +114,7 @@ Result<ArmAnswer> proposed_answer(ModelHost& host, const AcceptanceOptions& o,
       target.prefill({.base_count = 0, .tokens = prompt, .sampling = o.arms.sampling()});
   if (!first) return first.error();
   const auto proposer = source.make(std::make_shared<std::uint32_t>(0));
-  ArmAnswer answer{.tokens = {first->next}};
+  MeasuredAnswer answer{.tokens = {first->next}};
   Finish finish = first->finish;
   while (finish == Finish::none && answer.tokens.size() < o.arms.max_tokens) {
     ProposalLimits limits{.tree = shape, .probe_rows = source.probe_rows};
@@ -139,8 +129,8 @@ Result<ArmAnswer> proposed_answer(ModelHost& host, const AcceptanceOptions& o,
     const auto& path = std::get<VerifiedPath>(*share.outcome);
     const auto brought = target.tokens().last(path.path.size() + 1);
     answer.tokens.insert(answer.tokens.end(), brought.begin(), brought.end());
-    answer.cycle_tokens += static_cast<double>(brought.size());
-    answer.cycles += 1;
+    answer.cycle_tokens += static_cast<std::uint32_t>(brought.size());
+    ++answer.cycles;
     finish = path.finish;
   }
   return answer;
@@ -302,43 +292,38 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   std::vector<Arm> arms;
   for (const DrafterArm& drafter_arm : *drafters) {
     const DrafterArm* const of = &drafter_arm;
-    arms.push_back({.name = of->name,
-                    .is_compared = true,
-                    .answer = [&, of](std::span<const std::uint32_t> prompt) -> Result<ArmAnswer> {
-                      const auto drafter = of->file.make_drafter(**device);
-                      const auto answer = answer_of(prompt, of->tap, drafter.get(), *shape);
-                      if (!answer) return answer.error();
-                      return ArmAnswer{
-                          .tokens = answer->tokens,
-                          .cycle_tokens = static_cast<double>(answer->stats.cycle_tokens),
-                          .cycles = static_cast<double>(answer->stats.cycles),
-                          .rows = static_cast<double>(answer->stats.cycles) +
-                                  static_cast<double>(answer->stats.drafted)};
-                    }});
+    arms.push_back(
+        {.name = of->name,
+         .is_compared = true,
+         .answer = [&, of](std::span<const std::uint32_t> prompt) -> Result<MeasuredAnswer> {
+           const auto drafter = of->file.make_drafter(**device);
+           const auto answer = answer_of(prompt, of->tap, drafter.get(), *shape);
+           if (!answer) return answer.error();
+           return MeasuredAnswer{.tokens = answer->tokens,
+                                 .cycles = answer->stats.cycles,
+                                 .cycle_tokens = answer->stats.cycle_tokens,
+                                 .rows = answer->stats.cycles + answer->stats.drafted};
+         }});
     const auto add_ruled = [&](const std::string& rule, std::optional<TypicalThreshold> typical) {
       arms.push_back(
           {.name = of->name + ", " + rule,
            .is_compared = false,
            .is_lossy = typical.has_value(),
-           .answer = [&, of, typical](std::span<const std::uint32_t> prompt) -> Result<ArmAnswer> {
+           .answer = [&, of,
+                      typical](std::span<const std::uint32_t> prompt) -> Result<MeasuredAnswer> {
              if (!typical && !of->is_network) {
                return Error{Errc::usage,
                             "--drawn: " + of->name + " has no distribution to sample from"};
              }
              const auto drafter = of->file.make_drafter(**device);
-             RuledAnswer answer = ruled_answer(**host, {.prompt = prompt,
-                                                        .tap = of->tap,
-                                                        .drafter = *drafter,
-                                                        .tree = *shape,
-                                                        .tokens_max = o.arms.max_tokens,
-                                                        .sampling = o.arms.sampling(),
-                                                        .kv_type = kv_type,
-                                                        .typical = typical});
-             return ArmAnswer{.tokens = std::move(answer.tokens),
-                              .cycle_tokens = static_cast<double>(answer.cycle_tokens),
-                              .cycles = static_cast<double>(answer.cycles),
-                              .rows = static_cast<double>(answer.rows),
-                              .total_variation = answer.total_variation};
+             return ruled_answer(**host, {.prompt = prompt,
+                                          .tap = of->tap,
+                                          .drafter = *drafter,
+                                          .tree = *shape,
+                                          .tokens_max = o.arms.max_tokens,
+                                          .sampling = o.arms.sampling(),
+                                          .kv_type = kv_type,
+                                          .typical = typical});
            }});
     };
     if (o.drawn) add_ruled("drawn", std::nullopt);

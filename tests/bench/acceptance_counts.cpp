@@ -1,8 +1,47 @@
 #include "tests/bench/acceptance_counts.h"
 
+#include <cstddef>
+#include <cstdio>
 #include <numeric>
 
+#include "shared/base/check.h"
+
 namespace edgedraft::bench {
+namespace {
+
+std::vector<netsim::RatioPart> parts_of(const Ratio& ratio) {
+  EDGEDRAFT_CHECK(ratio.numerators.size() == ratio.denominators.size());
+  std::vector<netsim::RatioPart> parts;
+  for (std::size_t i = 0; i < ratio.numerators.size(); ++i) {
+    parts.push_back({ratio.numerators[i], ratio.denominators[i]});
+  }
+  return parts;
+}
+
+}  // namespace
+
+netsim::Estimate bootstrap_ratio(const Ratio& ratio) {
+  return netsim::mean_ratio_of({{.ours = parts_of(ratio)}});
+}
+
+std::string interval_text(const netsim::Estimate& estimate, bool with_signs) {
+  if (!estimate.known) return "[too few prompts]";
+  char text[64];
+  if (with_signs) {
+    std::snprintf(text, sizeof text, "[%+.2f, %+.2f]", estimate.low, estimate.high);
+  } else {
+    std::snprintf(text, sizeof text, "[%.2f, %.2f]", estimate.low, estimate.high);
+  }
+  return text;
+}
+
+nlohmann::ordered_json estimate_json(const char* name, const netsim::Estimate& estimate) {
+  nlohmann::ordered_json json{{name, estimate.value}, {"low", nullptr}, {"high", nullptr}};
+  if (!estimate.known) return json;
+  json["low"] = estimate.low;
+  json["high"] = estimate.high;
+  return json;
+}
 
 void TaskCounts::add(double brought, double made, double computed) {
   tokens.push_back(brought);
@@ -26,7 +65,8 @@ netsim::Estimate mean_acceptance_length(const CountsByTask& tasks) {
 }
 
 netsim::Estimate acceptance_difference(const TaskCounts& of, const TaskCounts& against) {
-  return bootstrap_difference(of.ratio(), against.ratio());
+  return netsim::mean_ratio_of(
+      {{.ours = parts_of(of.ratio()), .theirs = parts_of(against.ratio())}});
 }
 
 netsim::Estimate mean_acceptance_difference(const CountsByTask& of, const CountsByTask& against) {

@@ -2,15 +2,31 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "client/generation/telemetry/generation_stats.h"
 #include "netsim/report/statistics.h"
-#include "tests/bench/bootstrap.h"
 
 namespace edgedraft::bench {
 using namespace client;
+
+// Means over prompts with their 95 % intervals, computed as in experiment reports
+// (netsim::mean_ratio_of). Fewer than netsim::kGroupsMin prompts give no interval.
+
+// sum(numerators) / sum(denominators), one entry per prompt in each.
+struct Ratio {
+  const std::vector<double>& numerators;
+  const std::vector<double>& denominators;
+};
+// Requires  as many numerators as denominators
+netsim::Estimate bootstrap_ratio(const Ratio& ratio);
+
+// "[5.84, 6.20]", with signs if requested; "[too few prompts]".
+std::string interval_text(const netsim::Estimate& estimate, bool with_signs = false);
+// {NAME: 6.02, "low": 5.84, "high": 6.2}; low and high are null without an interval.
+nlohmann::ordered_json estimate_json(const char* name, const netsim::Estimate& estimate);
 
 // Totals of drafting cycles: tokens (including the target's own), passes and rows of the target,
 // one entry per prompt.

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "netsim/report/acceptance.h"
-#include "tests/bench/bootstrap.h"
 
 namespace edgedraft::bench {
 namespace {

@@ -28,7 +28,6 @@
 #include "tests/bench/acceptance_counts.h"
 #include "tests/bench/answer_walk.h"
 #include "tests/bench/bench_device.h"
-#include "tests/bench/bootstrap.h"
 #include "tests/bench/commands.h"
 #include "tests/bench/drafter_arms.h"
 #include "tests/bench/serving.h"
@@ -304,30 +303,20 @@ class Comparison {
   Result<ServingResult> serve(const netsim::NetworkProfile& link, const DrafterArm* arm,
                               Hold hold) {
     WorkClock clock(pace_ ? WorkClock::Counts::paces : counts_);
-    std::function<Duration(std::uint32_t)> pass_pace;
-    if (pace_) pass_pace = [this](std::uint32_t rows) { return pace_->target_pass(rows); };
-    Duration step_pace{};
-    std::uint32_t padded_row_bytes = 0;
-    if (pace_ && arm != nullptr) {
-      const std::string drafter = arm->file.drafter_facts().pace_name;
-      step_pace = pace_->draft_step(drafter, PaceProfile::Place::device);
-      if (o_.padded_payloads) padded_row_bytes = pace_->activation_bytes(drafter);
-    }
     return simulate_serving({.host = host_,
                              .drafter = arm,
                              .device_backend = device_,
                              .tree = tree_,
                              .clock = clock,
                              .measures_costs = true,
-                             .pass_pace = pass_pace,
-                             .step_pace = step_pace,
+                             .pace = pace_ ? &*pace_ : nullptr,
                              .clients = 1,
                              .round_trip = {},
                              .up = &link.up,
                              .down = &link.down,
                              .hold = hold,
                              .sampling = o_.arms.sampling(),
-                             .padded_row_bytes = padded_row_bytes,
+                             .padded_payloads = o_.padded_payloads,
                              .warm_up = {},
                              .measured = kNoTimeLimit,
                              .answer_count = static_cast<std::uint32_t>(texts_.prompts.size()),

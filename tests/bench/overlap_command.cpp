@@ -175,9 +175,6 @@ class Grid {
   Result<FiguresPerToken> run(const netsim::NetworkProfile& link, Acceptance acceptance,
                               const DraftingArm& arm, std::uint64_t seed) {
     WorkClock clock(WorkClock::Counts::paces);
-    const auto seconds = [](double s) {
-      return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
-    };
     const bool drafts = arm.tree.has_value();
     const bool crowd = o_.clients > 1;
     const auto result =
@@ -186,8 +183,7 @@ class Grid {
                           .device_backend = backend_,
                           .tree = arm.tree.value_or(TreeShape{}),
                           .clock = clock,
-                          .pass_pace = [&](std::uint32_t rows) { return pace_.target_pass(rows); },
-                          .step_pace = pace_.draft_step(pace_name_, PaceProfile::Place::device),
+                          .pace = &pace_,
                           .clients = o_.clients,
                           .listeners = o_.listeners,
                           .round_trip = {},
@@ -195,11 +191,11 @@ class Grid {
                           .down = &link.down,
                           .seed = seed,
                           .hold = arm.hold,
-                          .padded_row_bytes = padded_row_bytes(),
+                          .padded_payloads = o_.padded_payloads,
                           .acceptance = drafts ? acceptance : std::nullopt,
                           .answers = texts_.answers,
-                          .warm_up = crowd ? seconds(kCrowdWarmUp) : Duration::zero(),
-                          .measured = seconds(o_.seconds),
+                          .warm_up = crowd ? from_seconds(kCrowdWarmUp) : Duration::zero(),
+                          .measured = from_seconds(o_.seconds),
                           .tokens_max = o_.tokens,
                           .prompts = texts_.prompts});
     if (!result) return result.error();
@@ -214,10 +210,6 @@ class Grid {
         .hints = static_cast<double>(result->hints) / all,
         .listener_speed = static_cast<double>(result->listened) / result->seconds /
                           (drafts ? o_.listeners : o_.clients)};
-  }
-
-  std::uint32_t padded_row_bytes() const {
-    return o_.padded_payloads ? pace_.activation_bytes(pace_name_) : 0;
   }
 
   // The mean over completed answers, including their connections.
@@ -268,6 +260,7 @@ class Grid {
     const TreeShape shape = arm.tree.value_or(TreeShape{});
     const auto groups = drafter_.tap->scale_groups();
     const ActivationLayout own(std::vector<std::uint32_t>(groups.begin(), groups.end()));
+    const std::uint32_t padded = o_.padded_payloads ? pace_.activation_bytes(pace_name_) : 0;
     constexpr std::uint32_t kAnswers = 200;
     return netsim::predict(
                {.network = link,
@@ -276,7 +269,7 @@ class Grid {
                 .kind = kind,
                 .shape = {.breadth = shape.breadth, .depth = shape.depth, .nodes = shape.nodes},
                 .acceptance = acceptance,
-                .row_bytes = std::max(own.row_bytes(), padded_row_bytes()),
+                .row_bytes = std::max(own.row_bytes(), padded),
                 .prompt_rows = static_cast<std::uint32_t>(prompt_tokens / texts_.prompts.size()),
                 .tokens = o_.tokens,
                 .setup = !o_.no_setup},

@@ -10,7 +10,7 @@
 
 namespace edgedraft::bench {
 
-RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
+MeasuredAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
   Decoder& decoder = host.decoder();
   Drafter& drafter = request.drafter;
   KvCache cache = decoder.make_cache(request.kv_type);
@@ -26,7 +26,7 @@ RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
   drafter.append(request.prompt);
   drafter.append(std::span(&root, 1));
   std::uint32_t activations_end = 0;
-  RuledAnswer answer{.tokens = {root}};
+  MeasuredAnswer answer{.tokens = {root}};
   Finish finish = is_end(root) ? Finish::end_token : Finish::none;
   while (finish == Finish::none && answer.tokens.size() < request.tokens_max) {
     const std::uint32_t length = cache.length();

@@ -26,17 +26,17 @@ struct RuledAnswerRequest {
   std::optional<TypicalThreshold> typical = std::nullopt;
 };
 
-struct RuledAnswer {
+struct MeasuredAnswer {
   std::vector<std::uint32_t> tokens;
   std::uint32_t cycles = 0;
   std::uint32_t cycle_tokens = 0;
-  std::uint32_t rows = 0;  // rows of all passes
+  std::uint32_t rows = 0;  // rows of all cycles' passes
   // Summed over the cycles' tokens: the total variation between the distribution by which each was
   // accepted, given the text before it, and the target's.
   double total_variation = 0.0;
 };
 
 // One answer with a verification rule other than the product's. Activations are not rounded.
-RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request);
+MeasuredAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request);
 
 }  // namespace edgedraft::bench

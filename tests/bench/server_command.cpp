@@ -187,11 +187,6 @@ Result<int> run_server(const ServerBenchOptions& o) {
   const auto encoded = encode_prompts(drafter.file, *prompts);
   if (!encoded) return encoded.error();
 
-  std::function<Duration(std::uint32_t)> pass_pace;
-  if (paced) pass_pace = [&](std::uint32_t rows) { return profile.target_pass(rows); };
-  const auto seconds = [](double s) {
-    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
-  };
   const std::string pace_name = drafter.file.drafter_facts().pace_name;
   std::vector<Line> lines;
   Progress progress("loads", o.clients.size() * o.arms.size());
@@ -232,14 +227,13 @@ Result<int> run_server(const ServerBenchOptions& o) {
                             .tree = *shape,
                             .clock = clock,
                             .measures_costs = !o.cold,
-                            .pass_pace = pass_pace,
-                            .step_pace = profile.draft_step(pace_name, PaceProfile::Place::device),
+                            .pace = paced ? &profile : nullptr,
                             .speculation = speculation.get(),
                             .clients = clients,
-                            .round_trip = seconds(o.rtt_ms / 1e3),
+                            .round_trip = from_seconds(o.rtt_ms / 1e3),
                             .hold = arm == "tree" ? std::optional(Hold::lockstep) : std::nullopt,
-                            .warm_up = seconds(o.seconds / 3),
-                            .measured = seconds(o.seconds),
+                            .warm_up = from_seconds(o.seconds / 3),
+                            .measured = from_seconds(o.seconds),
                             .tokens_max = o.max_tokens,
                             .prompts = *encoded});
       if (!result) return result.error();

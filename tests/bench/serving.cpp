@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <queue>
@@ -169,6 +170,7 @@ class Device final : public TargetLink, GenerationObserver {
 
  private:
   Instant now() const { return interval_->now(); }
+  std::string pace_name() const { return world_.setup.drafter->file.drafter_facts().pace_name; }
   Tap* tap() const { return drafter_ ? world_.setup.drafter->tap : nullptr; }
   bool newest_row() const {
     return tap() != nullptr && world_.setup.drafter->file.hello().newest_row;
@@ -202,8 +204,11 @@ class Device final : public TargetLink, GenerationObserver {
 
   std::unique_ptr<Drafter> paced(std::unique_ptr<Drafter> drafter) {
     if (!drafter) return nullptr;
+    const PaceProfile* const pace = world_.setup.pace;
+    const Duration step =
+        pace ? pace->draft_step(pace_name(), PaceProfile::Place::device) : Duration::zero();
     return std::make_unique<lab::PacedDrafter>(
-        std::move(drafter), lab::DraftingPace{.step = world_.setup.step_pace},
+        std::move(drafter), lab::DraftingPace{.step = step},
         lab::PaceClock{.now = [this] { return now(); },
                        .wait_until = [this](Instant end) { interval_->wait_until(end); }});
   }
@@ -292,7 +297,8 @@ class Device final : public TargetLink, GenerationObserver {
         welcome.scale_groups.assign(groups.begin(), groups.end());
         welcome.newest_row = newest_row();
       }
-      server_.accept(std::move(welcome), setup.padded_row_bytes);
+      const bool pads = setup.padded_payloads && setup.drafter != nullptr;
+      server_.accept(std::move(welcome), pads ? setup.pace->activation_bytes(pace_name()) : 0);
       return;
     }
     if (const auto* received = std::get_if<HintsReceived>(&event)) {
@@ -418,9 +424,11 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
   World world{.setup = setup, .events = {}, .begin = Instant{} + setup.warm_up, .end = {}};
   world.end = world.begin + setup.measured;
   Instant clock{};
+  std::function<Duration(std::uint32_t)> pass_pace;
+  if (setup.pace) pass_pace = [&](std::uint32_t rows) { return setup.pace->target_pass(rows); };
   PassLoop loop(setup.host.session_parts(),
                 {.sessions = {.sessions_max = setup.clients, .kv_bytes_max = 0},
-                 .pace = setup.pass_pace,
+                 .pace = pass_pace,
                  .wait_until = [&](Instant end) { world.pass->wait_until(end); },
                  .speculation = setup.speculation},
                 [&] { return world.pass ? world.pass->now() : clock; });

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "client/generation/generation_options.h"
 #include "netsim/link/options.h"
+#include "netsim/pace_profile.h"
 #include "server/passes/pass_loop.h"
 #include "server/program/model_host.h"
 #include "server/proposers/speculation.h"
@@ -49,9 +49,8 @@ struct ServingSetup {
   WorkClock& clock;
   // Whether the server measures its passes before the first request, like a real one.
   bool measures_costs = true;
-  // Minimum times by a profile; empty and zero: none.
-  std::function<Duration(std::uint32_t rows)> pass_pace{};
-  Duration step_pace{};
+  // Minimum times of passes and of the devices' drafting steps; null: none.
+  const PaceProfile* pace = nullptr;
   // Drafts on the server for runs; may be null.
   Speculation* speculation = nullptr;
   std::uint32_t clients;
@@ -64,8 +63,7 @@ struct ServingSetup {
   // For devices that draft; empty: they choose.
   std::optional<Hold> hold = Hold::lockstep;
   SamplingParams sampling{};
-  // Bytes to which a position's activations are padded; 0: unpadded.
-  std::uint32_t padded_row_bytes = 0;
+  bool padded_payloads = false;  // activations have the size of the paced model's
   // Acceptance of oracle drafters, one per prompt; empty: the bundle drafts.
   std::optional<double> acceptance{};
   std::span<const std::vector<std::uint32_t>> answers{};
