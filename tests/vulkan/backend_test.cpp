@@ -49,9 +49,7 @@ TEST_F(VulkanBackendTest, SplitsTablesLargerThanBinding) {
     std::vector<Floats> products;
     std::vector<Floats> embedded;
     for (const std::uint64_t range_max : {0u, 16384u}) {
-      vulkan::Hooks hooks;
-      hooks.storage_range_max = range_max;
-      const auto backend = open_with(hooks).value();
+      const auto backend = open_with({.storage_range_max = range_max}).value();
       Backend& b = *backend;
       const TestWeight weight(b, type, kOutputs, kInputs, random_floats(1, kOutputs * kInputs));
       const TestWeight bias(b, DType::f32, 1, kOutputs, random_floats(2, kOutputs));
@@ -73,10 +71,8 @@ TEST_F(VulkanBackendTest, SplitsMatmulsForGpuWithSameBitsForAnyRowCount) {
   constexpr std::uint32_t kInputs = 544;
   constexpr std::uint32_t kOutputs = 45;
   constexpr std::uint32_t kRowsMax = 33;
-  vulkan::Hooks hooks;
-  hooks.as_gpu = true;
   for (const VulkanFeatures& features : offered_feature_sets()) {
-    const auto backend = open_with(hooks, {.features = features}).value();
+    const auto backend = open_with({.as_gpu = true}, {.features = features}).value();
     Backend& b = *backend;
     Floats x = random_floats(1, kRowsMax * kInputs);
     const OwnedMatrix x_matrix = matrix_of(b, kRowsMax, kInputs, x);
@@ -120,9 +116,7 @@ TEST_F(VulkanBackendTest, OutputsHaveSameBitsForWeightsOfAnySize) {
   constexpr std::uint32_t kInputs = 64;
   constexpr std::uint32_t kRows = 2;
   constexpr std::uint32_t kFewest = 45;
-  vulkan::Hooks hooks;
-  hooks.as_gpu = true;
-  const auto backend = open_with(hooks, {.features = VulkanFeatures{}}).value();
+  const auto backend = open_with({.as_gpu = true}, {.features = VulkanFeatures{}}).value();
   Backend& b = *backend;
   const OwnedMatrix x = matrix_of(b, kRows, kInputs, random_floats(1, kRows * kInputs));
   for (const DType type : {DType::f32, DType::q4_0}) {
@@ -147,9 +141,7 @@ TEST_F(VulkanBackendTest, NonRoundingFeaturesKeepEveryBit) {
     std::vector<std::vector<Floats>> results;  // per feature set: matmuls and rows
     for (const VulkanFeatures& features : offered_feature_sets()) {
       if (features.integer_dot) continue;
-      vulkan::Hooks hooks;
-      hooks.as_gpu = as_gpu;
-      const auto backend = open_with(hooks, {.features = features}).value();
+      const auto backend = open_with({.as_gpu = as_gpu}, {.features = features}).value();
       Backend& b = *backend;
       const OwnedMatrix x = matrix_of(b, 3, kInputs, random_floats(3, 3 * kInputs));
       const OwnedMatrix y(b, 3, kOutputs);
@@ -243,15 +235,13 @@ TEST_F(VulkanBackendTest, WorksWithoutMissingDeviceFeatures) {
 // Vulkan 1.2 has integer dot products only as an extension.
 TEST_F(VulkanBackendTest, FindsIntegerDotProductsOnVulkan12) {
   static PFN_vkGetPhysicalDeviceProperties2 properties = nullptr;
-  properties = nullptr;
+  const auto says_1_2 = [](VkPhysicalDevice device, VkPhysicalDeviceProperties2* to) {
+    properties(device, to);
+    to->properties.apiVersion = VK_API_VERSION_1_2;
+  };
   vulkan::Hooks hooks;
-  hooks.adjust = [](vulkan::Functions& f) {
-    if (f.GetPhysicalDeviceProperties2 == nullptr) return;
-    properties = f.GetPhysicalDeviceProperties2;
-    f.GetPhysicalDeviceProperties2 = [](VkPhysicalDevice device, VkPhysicalDeviceProperties2* to) {
-      properties(device, to);
-      to->properties.apiVersion = VK_API_VERSION_1_2;
-    };
+  hooks.adjust = [&](vulkan::Functions& f) {
+    intercept(f.GetPhysicalDeviceProperties2, properties, says_1_2);
   };
   const auto backend = open_with(hooks, {.features = VulkanFeatures{.integer_dot = true}});
   if (!backend) GTEST_SKIP() << backend.error().message;
@@ -264,9 +254,7 @@ TEST_F(VulkanBackendTest, FindsIntegerDotProductsOnVulkan12) {
 }
 
 TEST_F(VulkanBackendTest, RefusesMatrixTooLargeToBind) {
-  vulkan::Hooks hooks;
-  hooks.storage_range_max = 16384;
-  const auto backend = open_with(hooks).value();
+  const auto backend = open_with({.storage_range_max = 16384}).value();
   const OwnedMatrix x(*backend, 100, 100);
   EXPECT_THROW(backend->swiglu({.gate = x.all(), .up = x.all(), .y = x.all()}), DeviceError);
 }
@@ -290,18 +278,14 @@ TEST_F(VulkanBackendTest, OrdersTransfersOfAnySizeWithOperations) {
 TEST_F(VulkanBackendTest, PacksManyBuffersIntoFewAllocations) {
   static PFN_vkAllocateMemory allocate = nullptr;
   static int allocations = 0;
-  allocate = nullptr;
   allocations = 0;
-  vulkan::Hooks hooks;
-  hooks.adjust = [](vulkan::Functions& f) {
-    if (f.AllocateMemory == nullptr) return;
-    allocate = f.AllocateMemory;
-    f.AllocateMemory = [](VkDevice device, const VkMemoryAllocateInfo* info,
-                          const VkAllocationCallbacks* callbacks, VkDeviceMemory* memory) {
-      ++allocations;
-      return allocate(device, info, callbacks, memory);
-    };
+  const auto count = [](VkDevice device, const VkMemoryAllocateInfo* info,
+                        const VkAllocationCallbacks* callbacks, VkDeviceMemory* memory) {
+    ++allocations;
+    return allocate(device, info, callbacks, memory);
   };
+  vulkan::Hooks hooks;
+  hooks.adjust = [&](vulkan::Functions& f) { intercept(f.AllocateMemory, allocate, count); };
   const auto backend = open_with(hooks).value();
   for (int round = 0; round < 20; ++round) {
     std::vector<OwnedMatrix> matrices;

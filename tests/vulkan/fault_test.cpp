@@ -30,9 +30,7 @@ struct Tapped<Member> {
     return original(args...);
   }
   static void install(vulkan::Functions& functions) {
-    if (functions.*Member == nullptr || functions.*Member == call) return;
-    original = functions.*Member;
-    functions.*Member = call;
+    intercept(functions.*Member, original, call);
   }
 };
 
@@ -40,9 +38,7 @@ struct Tapped<Member> {
 template <auto Member>
 Result<std::unique_ptr<MeasuredBackend>> open_tapped() {
   plan = {};
-  vulkan::Hooks hooks;
-  hooks.adjust = Tapped<Member>::install;
-  return open_with(hooks);
+  return open_with({.adjust = Tapped<Member>::install});
 }
 
 struct Fault {
@@ -113,14 +109,9 @@ void use(MeasuredBackend& backend) {
 
 // Returns the outcome, or empty if nothing failed.
 std::string run(const Fault& fault) {
-  vulkan::Hooks hooks;
-  hooks.adjust = fault.install;
-  VulkanBackendOptions options;
-  for (const VulkanDevice& device : list_vulkan_devices()) {
-    if (device.unusable.empty()) options.features = device.features;  // enable all features
-  }
   try {
-    auto backend = open_with(hooks, options);
+    const VulkanFeatures all = usable_vulkan_devices().front().features;
+    auto backend = open_with({.adjust = fault.install}, {.features = all});
     if (!backend) return backend.error().message;
     use(**backend);
   } catch (const DeviceError& error) {

@@ -37,31 +37,21 @@ struct UntilHang<Member> {
     return original(args...);
   }
   static void install(vulkan::Functions& functions) {
-    if (functions.*Member == nullptr || functions.*Member == call) return;
-    original = functions.*Member;
-    functions.*Member = call;
+    intercept(functions.*Member, original, call);
   }
 };
 
-struct HangingWait {
-  static inline PFN_vkWaitSemaphores original = nullptr;
-
-  static VKAPI_ATTR VkResult VKAPI_CALL call(VkDevice device, const VkSemaphoreWaitInfo* info,
-                                             std::uint64_t timeout) {
-    if (hang.is_on()) {
-      EXPECT_NE(timeout, std::numeric_limits<std::uint64_t>::max());
-      ++hang.timeouts;
-      return VK_TIMEOUT;
-    }
-    --hang.waits_before;
-    return original(device, info, timeout);
+inline PFN_vkWaitSemaphores wait_semaphores = nullptr;
+inline VKAPI_ATTR VkResult VKAPI_CALL wait_or_hang(VkDevice device, const VkSemaphoreWaitInfo* info,
+                                                   std::uint64_t timeout) {
+  if (hang.is_on()) {
+    EXPECT_NE(timeout, std::numeric_limits<std::uint64_t>::max());
+    ++hang.timeouts;
+    return VK_TIMEOUT;
   }
-  static void install(vulkan::Functions& functions) {
-    if (functions.WaitSemaphores == nullptr || functions.WaitSemaphores == call) return;
-    original = functions.WaitSemaphores;
-    functions.WaitSemaphores = call;
-  }
-};
+  --hang.waits_before;
+  return wait_semaphores(device, info, timeout);
+}
 
 // The first usable device, without the validation layer, which does not expect shutdown while work
 // is pending.
@@ -69,7 +59,7 @@ inline Result<std::unique_ptr<MeasuredBackend>> open_hanging_device() {
   hang = {};
   vulkan::Hooks hooks;
   hooks.adjust = [](vulkan::Functions& functions) {
-    HangingWait::install(functions);
+    intercept(functions.WaitSemaphores, wait_semaphores, wait_or_hang);
 #define EDGEDRAFT_UNTIL_HANG(name) UntilHang<&vulkan::Functions::name>::install(functions)
     EDGEDRAFT_UNTIL_HANG(DeviceWaitIdle);
     EDGEDRAFT_UNTIL_HANG(GetQueryPoolResults);

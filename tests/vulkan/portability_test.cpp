@@ -2,7 +2,6 @@
 #include <cstring>
 #include <iterator>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -95,13 +94,6 @@ VkResult create_device(VkPhysicalDevice device, const VkDeviceCreateInfo* info,
   plain.ppEnabledExtensionNames = names.rest.data();
   return seen.create_device(device, &plain, allocator, made);
 }
-// Puts `ours` in front of an existing function, once.
-template <class Function>
-void intercept(Function& function, Function& original, std::type_identity_t<Function> ours) {
-  if (function == nullptr || function == ours) return;
-  original = std::exchange(function, ours);
-}
-
 // Makes any loader and device look like MoltenVK's.
 void make_portable(vulkan::Functions& f) {
   intercept(f.EnumerateInstanceExtensionProperties, seen.instance_properties,
@@ -115,9 +107,7 @@ class PortabilityTest : public VulkanTest {};
 
 TEST_F(PortabilityTest, RequestsPortabilityDriversAndEnablesSubset) {
   seen = {};
-  vulkan::Hooks hooks;
-  hooks.adjust = make_portable;
-  const auto backend = open_with(hooks);
+  const auto backend = open_with({.adjust = make_portable});
   ASSERT_TRUE(backend) << backend.error().message;
   EXPECT_TRUE(has(seen.instance_extensions, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME));
   EXPECT_NE(seen.instance_flags & VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR, 0u);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <type_traits>
 
 #include "client/vulkan/backend.h"
 #include "tests/runtime/op_test.h"
@@ -10,16 +11,21 @@
 
 namespace edgedraft::testing {
 
+// Puts `by` in the place of a function of the table, which may call the original.
+template <class Function>
+void intercept(Function& function, Function& original, std::type_identity_t<Function> by) {
+  if (function == nullptr || function == by) return;
+  original = function;
+  function = by;
+}
+
 // Opens the first usable device with `hooks`, under the validation layer if that is installed. Any
 // message of the layer, including during teardown, fails the test.
 inline Result<std::unique_ptr<MeasuredBackend>> open_with(vulkan::Hooks hooks,
                                                           VulkanBackendOptions options = {}) {
   hooks.on_message = [](const std::string& message) { ADD_FAILURE() << message; };
-  for (const VulkanDevice& device : list_vulkan_devices()) {
-    if (!device.unusable.empty()) continue;
-    options.device = device.index;
-    break;
-  }
+  const auto usable = usable_vulkan_devices();
+  if (!usable.empty()) options.device = usable.front().index;
   options.validate = true;
   auto backend = vulkan::open_backend(hooks, options);
   if (backend || !lacks_validation_layer(backend.error())) return backend;
@@ -31,10 +37,8 @@ inline Result<std::unique_ptr<MeasuredBackend>> open_with(vulkan::Hooks hooks,
 class VulkanTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const VulkanDevice& device : list_vulkan_devices()) {
-      if (device.unusable.empty()) return;
-    }
-    EDGEDRAFT_SKIP_WITHOUT("vulkan", "install mesa-vulkan-drivers for a software device");
+    if (usable_vulkan_devices().empty())
+      EDGEDRAFT_SKIP_WITHOUT("vulkan", "install mesa-vulkan-drivers for a software device");
   }
 };
 
