@@ -2,13 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "tests/support/expect.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft::lab {
 namespace {
@@ -19,13 +17,10 @@ using Place = PaceProfile::Place;
 class PaceProfileTest : public ::testing::Test {
  protected:
   Result<PaceProfile> read(const std::string& text) {
-    std::ofstream(file_, std::ios::trunc) << text;
-    return PaceProfile::read(file_);
+    return PaceProfile::read(scratch_.write("pace.toml", text));
   }
-  ~PaceProfileTest() override { std::filesystem::remove(file_); }
 
-  std::filesystem::path file_ =
-      std::filesystem::temp_directory_path() / ("edgedraft-pace-" + std::to_string(getpid()));
+  test::TemporaryDirectory scratch_;
 };
 
 TEST_F(PaceProfileTest, InterpolatesAndExtrapolatesPassTimes) {

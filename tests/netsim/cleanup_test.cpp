@@ -1,25 +1,26 @@
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
 #include <thread>
-#include <utility>
 
 #include "netsim/drivers/command.h"
 #include "tests/netsim/measured_link.h"
+#include "tests/support/expect.h"
 #include "tests/support/skip.h"
 
 namespace edgedraft::netsim {
 namespace {
 
 using namespace std::chrono_literals;
+using boost::asio::ip::tcp;
 using test::TemporaryDirectory;
 using testing::Process;
 
@@ -173,15 +174,14 @@ TEST_P(CleanupTest, LeavesNoProcessIfKilled) {
 TEST_P(CleanupTest, CtrlCStopsCleanly) {
   kill(running_->program(), SIGINT);
   EXPECT_EQ(running_->process().wait(), 130);
-  EXPECT_NE(running_->process().err().find("packets"), std::string::npos);
+  EXPECT_TRUE(contains(running_->process().err(), "packets"));
   EXPECT_EQ(running_->left(), std::vector<pid_t>());
 }
 
 TEST_P(CleanupTest, ReportsKilledLinkProcess) {
   kill(running_->link(), SIGKILL);
   EXPECT_NE(running_->process().wait(), 0);
-  EXPECT_NE(running_->process().err().find("emulated link's process has ended"), std::string::npos)
-      << running_->process().err();
+  EXPECT_TRUE(contains(running_->process().err(), "emulated link's process has ended"));
   EXPECT_EQ(running_->left(), std::vector<pid_t>());
 }
 
@@ -246,19 +246,6 @@ TEST(CleanupTest, KilledLinkLeavesUnrelatedProcessesRunning) {
   for (const auto& sleeper : sleepers) EXPECT_TRUE(lives(sleeper->id()));
 }
 
-class Socket {
- public:
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  ~Socket() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
 TEST(CleanupTest, ProxyClosesConnectionsOfOldAddresses) {
   const auto link = make_link(read_network_profile("lan").value(), "proxy", 1);
   ASSERT_TRUE(link) << link.error().message;
@@ -268,26 +255,18 @@ TEST(CleanupTest, ProxyClosesConnectionsOfOldAddresses) {
     const std::filesystem::directory_iterator files("/proc/" + std::to_string(process) + "/fd");
     return std::distance(begin(files), end(files));
   };
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  const Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(bind(listener.descriptor(), generic, size), 0);
-  ASSERT_EQ(listen(listener.descriptor(), 1), 0);
-  ASSERT_EQ(getsockname(listener.descriptor(), generic, &size), 0);
-  const std::string target = (*link)->device_target(ntohs(address.sin_port)).value();
-  address.sin_port =
-      htons(static_cast<std::uint16_t>(std::stoi(target.substr(target.rfind(':') + 1))));
+  boost::asio::io_context io;
+  const auto loopback = boost::asio::ip::address_v4::loopback();
+  tcp::acceptor listener(io, tcp::endpoint(loopback, 0));
+  const std::string target = (*link)->device_target(listener.local_endpoint().port()).value();
+  const int port = std::stoi(target.substr(target.rfind(':') + 1));
+  const tcp::endpoint relay(loopback, static_cast<std::uint16_t>(port));
   const auto before = open_files();
   for (int round = 0; round < 3; ++round) {
-    std::vector<Socket> ends;
+    std::vector<tcp::socket> ends;
     for (int i = 0; i < 10; ++i) {
-      ends.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-      ASSERT_EQ(connect(ends.back().descriptor(), generic, size), 0);
-      ends.emplace_back(accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
-      ASSERT_GE(ends.back().descriptor(), 0);
+      ends.emplace_back(io).connect(relay);
+      ends.push_back(listener.accept());
     }
     EXPECT_GE(open_files(), before + 20);
     ASSERT_TRUE((*link)->fire({.kind = LinkEvent::Kind::new_address}));

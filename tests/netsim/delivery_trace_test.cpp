@@ -10,33 +10,29 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Duration at(TracePlayer& player, Duration since, std::uint32_t bytes) {
-  return player.send(since, bytes);
-}
-
 TEST(DeliveryTraceTest, DeliversOnePacketPerOpportunity) {
   TracePlayer player(parse_delivery_trace("5\n5\n12\n", "t").value());
-  EXPECT_EQ(at(player, 0ms, 1500), 5ms);
-  EXPECT_EQ(at(player, 0ms, 1500), 5ms);
-  EXPECT_EQ(at(player, 0ms, 1500), 12ms);
-  EXPECT_EQ(at(player, 0ms, 1500), 17ms);  // again from the start, 12 ms later
+  EXPECT_EQ(player.send(0ms, 1500), 5ms);
+  EXPECT_EQ(player.send(0ms, 1500), 5ms);
+  EXPECT_EQ(player.send(0ms, 1500), 12ms);
+  EXPECT_EQ(player.send(0ms, 1500), 17ms);  // again from the start, 12 ms later
 }
 
 TEST(DeliveryTraceTest, SharesOpportunitiesByPacketSize) {
   TracePlayer player(parse_delivery_trace("5\n10\n15\n20\n", "t").value());
-  EXPECT_EQ(at(player, 0ms, 500), 5ms);
-  EXPECT_EQ(at(player, 0ms, 1000), 5ms);
-  EXPECT_EQ(at(player, 0ms, 1600), 15ms);
-  EXPECT_EQ(at(player, 0ms, 1400), 15ms);
+  EXPECT_EQ(player.send(0ms, 500), 5ms);
+  EXPECT_EQ(player.send(0ms, 1000), 5ms);
+  EXPECT_EQ(player.send(0ms, 1600), 15ms);
+  EXPECT_EQ(player.send(0ms, 1400), 15ms);
 }
 
 TEST(DeliveryTraceTest, UnusedOpportunitiesExpire) {
   TracePlayer player(parse_delivery_trace("5\n10\n20\n", "t").value());
-  EXPECT_EQ(at(player, 6ms, 100), 10ms);
-  EXPECT_EQ(at(player, 10ms, 100), 10ms);  // the rest serves only packets already queued
-  EXPECT_EQ(at(player, 11ms, 100), 20ms);
-  EXPECT_EQ(at(player, 1000ms, 100), 1000ms);  // the end of lap 50
-  EXPECT_EQ(at(player, 1001ms, 100), 1005ms);
+  EXPECT_EQ(player.send(6ms, 100), 10ms);
+  EXPECT_EQ(player.send(10ms, 100), 10ms);  // the rest serves only packets already queued
+  EXPECT_EQ(player.send(11ms, 100), 20ms);
+  EXPECT_EQ(player.send(1000ms, 100), 1000ms);  // the end of lap 50
+  EXPECT_EQ(player.send(1001ms, 100), 1005ms);
 }
 
 TEST(DeliveryTraceTest, LinkFollowsTrace) {

@@ -1,19 +1,20 @@
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "tests/e2e/process.h"
+#include "tests/support/expect.h"
 
 namespace edgedraft::netsim {
 namespace {
 
+using boost::asio::ip::tcp;
 using test::TemporaryDirectory;
 using testing::Process;
 
@@ -61,17 +62,15 @@ TEST(LinkCommandTest, UnknownCommandFailsDespiteHelp) {
   const TemporaryDirectory scratch;
   Process process({EDGEDRAFT_NETSIM, "NONSENSE", "--help"}, scratch / "netsim");
   EXPECT_EQ(process.wait(), 2);
-  EXPECT_NE(
-      process.err().find("unknown command 'NONSENSE'; the commands are link, run, report, probe"),
-      std::string::npos)
-      << process.err();
+  EXPECT_TRUE(contains(process.err(),
+                       "unknown command 'NONSENSE'; the commands are link, run, report, probe"));
 }
 
 TEST(LinkCommandTest, ListsProfilesWithTheirSources) {
   const Outcome listed = run({"--list"});
   EXPECT_EQ(listed.status, 0);
-  EXPECT_NE(listed.out.find("train-tunnel"), std::string::npos);
-  EXPECT_NE(listed.out.find("mahimahi"), std::string::npos);
+  EXPECT_TRUE(contains(listed.out, "train-tunnel"));
+  EXPECT_TRUE(contains(listed.out, "mahimahi"));
 }
 
 TEST(LinkCommandTest, DryRunPrintsValidShellScript) {
@@ -149,23 +148,11 @@ TEST(LinkCommandTest, DeviceCommandReceivesArgumentsUnchanged) {
 
 class TakenPort {
  public:
-  TakenPort() {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* const generic = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(bind(listener_, generic, size), 0);
-    EXPECT_EQ(listen(listener_, 1), 0);
-    EXPECT_EQ(getsockname(listener_, generic, &size), 0);
-    port_ = ntohs(address.sin_port);
-  }
-  ~TakenPort() { close(listener_); }
-  std::string port() const { return std::to_string(port_); }
+  std::string port() const { return std::to_string(listener_.local_endpoint().port()); }
 
  private:
-  int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  std::uint16_t port_ = 0;
+  boost::asio::io_context io_;
+  tcp::acceptor listener_{io_, tcp::endpoint(boost::asio::ip::address_v4::loopback(), 0)};
 };
 
 TEST(LinkCommandTest, RefusesPortInUse) {
@@ -173,8 +160,7 @@ TEST(LinkCommandTest, RefusesPortInUse) {
   const Outcome refused = run({"--driver", "proxy", "--profile", "lan", "--port", taken.port(),
                                "--at-server", "sleep 60", "--", "echo", "served"});
   EXPECT_EQ(refused.status, 2);
-  EXPECT_NE(refused.err.find("port " + taken.port() + " is already in use"), std::string::npos)
-      << refused.err;
+  EXPECT_TRUE(contains(refused.err, "port " + taken.port() + " is already in use"));
   EXPECT_EQ(refused.out, "");
 }
 
@@ -183,7 +169,7 @@ TEST(LinkCommandTest, ServerFailureBeforeListeningExitsWithLinkError) {
   const Outcome failed = run({"--driver", "proxy", "--profile", "lan", "--port", port,
                               "--at-server", "exit 7", "--", "echo", "served"});
   EXPECT_EQ(failed.status, 3);
-  EXPECT_NE(failed.err.find("exited with status 7"), std::string::npos) << failed.err;
+  EXPECT_TRUE(contains(failed.err, "exited with status 7"));
   EXPECT_EQ(failed.out, "");
 }
 
@@ -194,17 +180,17 @@ TEST(LinkCommandTest, ServerFailureEndsLinkAndIsReported) {
       run({"--driver", "proxy", "--profile", "lan", "--port", port, "--at-server",
            probe + "sleep 2; kill $!; exit 7", "--", "sleep", "60"});
   EXPECT_EQ(failed.status, 3);
-  EXPECT_NE(failed.err.find("exited with status 7"), std::string::npos) << failed.err;
+  EXPECT_TRUE(contains(failed.err, "exited with status 7"));
 }
 
 TEST(LinkCommandTest, ExplainsUsageErrors) {
   const Outcome unknown = run({"--profile", "6g"});
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_NE(unknown.err.find("paper-5g"), std::string::npos);
+  EXPECT_TRUE(contains(unknown.err, "paper-5g"));
   EXPECT_EQ(run({"--driver", "ns3"}).status, 2);
   const Outcome lonely = run({"--at-server", "true"});
   EXPECT_EQ(lonely.status, 2);
-  EXPECT_NE(lonely.err.find("after `--`"), std::string::npos);
+  EXPECT_TRUE(contains(lonely.err, "after `--`"));
 }
 
 TEST(LinkCommandTest, InvalidNumbersNameAcceptedRange) {
@@ -213,7 +199,7 @@ TEST(LinkCommandTest, InvalidNumbersNameAcceptedRange) {
         std::tuple{"--seed", "abc", "--seed: 'abc': give a number from 0"}}) {
     const Outcome refused = run({"--list", option, value});
     EXPECT_EQ(refused.status, 2) << option;
-    EXPECT_NE(refused.err.find(says), std::string::npos) << refused.err;
+    EXPECT_TRUE(contains(refused.err, says));
   }
 }
 
