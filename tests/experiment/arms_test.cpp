@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/experiment/experiment_programs.h"
+#include "tests/support/expect.h"
 
 // The kinds of arms, and the conditions that make them comparable.
 namespace edgedraft::testing {
@@ -32,9 +33,8 @@ TEST_F(ExperimentProgramsTest, MarksPacedAndSyntheticResults) {
     EXPECT_GE(cycle["server"]["verify_ms"], 20.0);
   }
   EXPECT_GT(drafts, 0);
-  const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
-  EXPECT_EQ(manifest["paced"], true);
-  EXPECT_EQ(manifest["synthetic"], true);
+  EXPECT_EQ(manifest()["paced"], true);
+  EXPECT_EQ(manifest()["synthetic"], true);
 }
 
 // A pace that no machine reaches.
@@ -132,8 +132,7 @@ TEST_F(ExperimentProgramsTest, PadsPacedPayloadsByDefault) {
       if (padded) padded_answers[key] = run["answer_sha256"];
       EXPECT_EQ(padded_answers[key], run["answer_sha256"]);
     }
-    const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
-    EXPECT_EQ(manifest["padded_payloads"], padded);
+    EXPECT_EQ(manifest()["padded_payloads"], padded);
   }
 }
 
@@ -143,12 +142,9 @@ TEST_F(ExperimentProgramsTest, ServerSpeculationArmIsLossless) {
       "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\nbundle = \"moa-tli0\"\n"
       "[[arm]]\nname = \"free\"\nkind = \"split\"\nbundle = \"moa-tli0\"\nhold = \"auto\"\n";
   ASSERT_EQ(run(write(experiment() + more), {"--no-report"}), 0) << error_;
-  std::map<std::string, std::string> answers;
+  expect_lossless();
   std::map<std::string, double> calls;
   for (const json& run : lines("runs.jsonl")) {
-    EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
-    const auto known = answers.try_emplace(run["prompt"], run["answer_sha256"]).first;
-    EXPECT_EQ(known->second, run["answer_sha256"]) << run["arm"];
     calls[run["arm"]] += run["target_calls"].get<double>();
   }
   EXPECT_LT(calls["cloud"], calls["stream"]);
@@ -170,33 +166,25 @@ TEST_F(ExperimentProgramsTest, ServerSpeculationArmIsLossless) {
   EXPECT_EQ(streamed["split"].first, 0);
   EXPECT_GT(streamed["split"].second, 0);
   EXPECT_EQ(run(write(experiment() + "[[arm]]\nname = \"c\"\nkind = \"server-speculation\"\n")), 2);
-  EXPECT_NE(error_.find("give either bundle or server_drafter"), std::string::npos) << error_;
+  EXPECT_TRUE(contains(error_, "give either bundle or server_drafter"));
 }
 
 // Arms that do not wait, alone and with a server that fills their gaps. Answers stay equal, and the
 // model has predicted the times of its profile.
 TEST_F(ExperimentProgramsTest, HoldArmsAreLosslessAndPredicted) {
-  const std::string split = "kind = \"split\"\nbundle = \"moa-tli0\"\nacceptance = 0.8\n";
-  const std::string more = "[[arm]]\nname = \"none\"\n" + split +
-                           "hold = \"none\"\n"
-                           "[[arm]]\nname = \"economy\"\n" +
-                           split +
-                           "hold = \"economy\"\n"
-                           "[[arm]]\nname = \"auto\"\n" +
-                           split +
-                           "hold = \"auto\"\n"
-                           "[[arm]]\nname = \"filled\"\n" +
-                           split +
-                           "hold = \"none\"\nserver_drafter = \"ngram\"\n"
-                           "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\n"
-                           "server_drafter = \"ngram\"\n";
+  std::string more =
+      "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\nserver_drafter = \"ngram\"\n";
+  for (const auto& [name, options] :
+       {std::pair("none", "hold = \"none\"\n"), std::pair("economy", "hold = \"economy\"\n"),
+        std::pair("auto", "hold = \"auto\"\n"),
+        std::pair("filled", "hold = \"none\"\nserver_drafter = \"ngram\"\n")}) {
+    more += "[[arm]]\nname = \"" + std::string(name) +
+            "\"\nkind = \"split\"\nbundle = \"moa-tli0\"\nacceptance = 0.8\n" + options;
+  }
   ASSERT_EQ(run(write(experiment("devices = [\"paper-llama3-8b\"]\n") + more)), 0) << error_;
-  std::map<std::string, std::string> answers;
+  expect_lossless();
   std::set<std::string> foreseen;
   for (const json& run : lines("runs.jsonl")) {
-    EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
-    const auto known = answers.try_emplace(run["prompt"], run["answer_sha256"]).first;
-    EXPECT_EQ(known->second, run["answer_sha256"]) << run["arm"];
     const std::string arm = run["arm"];
     static const std::map<std::string, json> kinds{
         {"none", "overlap"}, {"filled", "overlap"}, {"economy", "economy"}, {"split", nullptr}};
@@ -206,18 +194,15 @@ TEST_F(ExperimentProgramsTest, HoldArmsAreLosslessAndPredicted) {
     if (run["predicted_tokens_per_second"].is_number()) foreseen.insert(arm);
   }
   EXPECT_EQ(foreseen, (std::set<std::string>{"economy", "none"})) << "holds that were forecast";
-  const std::string page = test::file_text(out() / "report.html");
-  EXPECT_NE(page.find("id=\"prediction\""), std::string::npos);
+  EXPECT_TRUE(contains(test::file_text(out() / "report.html"), "id=\"prediction\""));
 }
 
 // Without a measured link no delay could be added, although the report would claim it.
 TEST_F(ExperimentProgramsTest, ArmBesideServerNeedsMeasurableLink) {
   std::ofstream(scratch_ / "lossy.toml") << "both = { rate_mbit = 1, loss = 0.3 }\n";
-  std::string text = experiment();
-  text.replace(text.find("\"lan\""), 5, "\"lossy.toml\"");
-  EXPECT_EQ(run(write(text)), 2);
-  EXPECT_NE(error_.find("arm 'stream'"), std::string::npos) << error_;
-  EXPECT_NE(error_.find("lossy loses too many packets"), std::string::npos) << error_;
+  EXPECT_EQ(run(write(experiment("", "\"lossy.toml\""))), 2);
+  EXPECT_TRUE(contains(error_, "arm 'stream'"));
+  EXPECT_TRUE(contains(error_, "lossy loses too many packets"));
   EXPECT_FALSE(std::filesystem::exists(out()));
 }
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -31,8 +32,10 @@ class ExperimentProgramsTest : public ::testing::Test {
     std::ofstream(file, std::ios::trunc) << text;
     return file;
   }
-  static std::string experiment(const std::string& more = "") {
-    return "name = \"small\"\nnetworks = [\"lan\"]\nmodels = \"" + std::string(EDGEDRAFT_MODELS) +
+  static std::string experiment(const std::string& more = "",
+                                const std::string& networks = "\"lan\"") {
+    return "name = \"small\"\nnetworks = [" + networks + "]\nmodels = \"" +
+           std::string(EDGEDRAFT_MODELS) +
            "\"\ntasks = [\"tool\"]\nprompt_count = 2\nmax_tokens = 24\nwarm_up = 0\n"
            "baseline = \"stream\"\n" +
            more +
@@ -67,6 +70,16 @@ class ExperimentProgramsTest : public ::testing::Test {
     std::ifstream in(out() / name);
     for (std::string line; std::getline(in, line);) read.push_back(json::parse(line));
     return read;
+  }
+  json manifest() const { return json::parse(std::ifstream(out() / "manifest.json")); }
+  // The answers all succeeded, and each prompt's are equal, whatever the arm.
+  void expect_lossless() const {
+    std::map<std::string, std::string> answers;
+    for (const json& run : lines("runs.jsonl")) {
+      EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
+      const auto known = answers.try_emplace(run["prompt"], run["answer_sha256"]).first;
+      EXPECT_EQ(known->second, run["answer_sha256"]) << run["arm"];
+    }
   }
   // Counts whole lines only, as another program writes the file.
   std::size_t lines_so_far() const {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/e2e/process.h"
+#include "tests/support/expect.h"
 #include "tests/support/skip.h"
 
 // The report as a browser shows it: headless Chromium at a desktop's and a phone's width.
@@ -186,16 +187,15 @@ TEST_F(ReportBrowserTest, ShowsEveryTableAndPlotAtDesktopAndPhoneWidths) {
     const std::string dom = show(page, width);
     for (const char* section :
          {"published", "arms", "capacity", "plots", "calibration", "setup", "source"}) {
-      EXPECT_NE(dom.find("<section id=\"" + std::string(section) + "\""), std::string::npos)
-          << section;
+      EXPECT_TRUE(contains(dom, "<section id=\"" + std::string(section) + "\""));
     }
-    EXPECT_NE(dom.find("A report with &lt;everything&gt;"), std::string::npos);
+    EXPECT_TRUE(contains(dom, "A report with &lt;everything&gt;"));
     for (const char* text :
          {"Paced.", "Synthetic acceptance.", "No link.", "A paper", "×1.50",
           "Tokens per second against the round trip, slow", "Time per token by phase, lan · slow",
           "Gaps between visible updates, 5g-near · slow", "An answer over time, lan · slow",
           "Tokens per second of the server, lan · slow"}) {
-      EXPECT_NE(dom.find(text), std::string::npos) << text;
+      EXPECT_TRUE(contains(dom, text));
     }
     EXPECT_EQ(count_of(dom, "<figure"), count_of(dom, "<svg"));
     EXPECT_EQ(count_of(dom, "<figure"), 9u);
@@ -208,10 +208,10 @@ TEST_F(ReportBrowserTest, ShowsEveryTableAndPlotAtDesktopAndPhoneWidths) {
 TEST_F(ReportBrowserTest, ShowsEffectsOfCutLink) {
   const auto page = make_report(kCutExperiment);
   const std::string dom = show(page, 1280);
-  EXPECT_NE(dom.find("Success after the link was cut"), std::string::npos);
-  EXPECT_NE(dom.find("B = 2"), std::string::npos);
-  EXPECT_NE(dom.find("Shaded: the link is down"), std::string::npos);
-  EXPECT_NE(dom.find("var(--shade)"), std::string::npos);
+  EXPECT_TRUE(contains(dom, "Success after the link was cut"));
+  EXPECT_TRUE(contains(dom, "B = 2"));
+  EXPECT_TRUE(contains(dom, "Shaded: the link is down"));
+  EXPECT_TRUE(contains(dom, "var(--shade)"));
 }
 
 }  // namespace

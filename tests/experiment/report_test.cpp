@@ -39,8 +39,8 @@ TEST(PlotTest, EscapesNames) {
   }
   ASSERT_TRUE(figure) << figure.error().message;
   EXPECT_FALSE(std::filesystem::exists(file));
-  EXPECT_NE(figure->find(name), std::string::npos) << *figure;
-  EXPECT_NE(figure->find(format), std::string::npos) << *figure;
+  EXPECT_TRUE(contains(*figure, name));
+  EXPECT_TRUE(contains(*figure, format));
 }
 
 netsim::Run run_of(const std::string& arm, const std::string& setting = "lan") {
@@ -49,6 +49,17 @@ netsim::Run run_of(const std::string& arm, const std::string& setting = "lan") {
   run.arm = arm;
   run.clients = 1;
   return run;
+}
+
+std::vector<netsim::Run> six_prompts(const std::vector<std::string>& arms) {
+  std::vector<netsim::Run> runs;
+  for (int i = 0; i < 6; ++i) {
+    for (const std::string& arm : arms) {
+      netsim::Run& run = runs.emplace_back(run_of(arm));
+      run.prompt = run.pair_key = "tool-" + std::to_string(i);
+    }
+  }
+  return runs;
 }
 
 using Spans = std::vector<std::pair<double, double>>;
@@ -161,15 +172,11 @@ class ArmsTableTest : public ::testing::Test {
     data_.manifest = {{"baseline", "stream"}, {"driver", "tun"}, {"timed", true}, {"quick", false}};
     data_.settings = {"lan"};
     data_.arms = {"stream", "split"};
-    for (int i = 0; i < 6; ++i) {
-      for (const std::string& arm : data_.arms) {
-        netsim::Run run = run_of(arm);
-        run.prompt = run.pair_key = "tool-" + std::to_string(i);
-        run.tokens = 64;
-        run.rate = arm == "split" ? 20 : 10;
-        run.answer = "the target's";
-        data_.runs.push_back(run);
-      }
+    data_.runs = six_prompts(data_.arms);
+    for (netsim::Run& run : data_.runs) {
+      run.tokens = 64;
+      run.rate = run.arm == "split" ? 20 : 10;
+      run.answer = "the target's";
     }
   }
   std::string row(const std::string& arm) const {
@@ -177,17 +184,14 @@ class ArmsTableTest : public ::testing::Test {
     const std::size_t at = html.find("<th scope=\"row\">" + arm + "</th>");
     return at == std::string::npos ? "none" : html.substr(at, html.find("</tr>", at) - at);
   }
-  static bool holds(const std::string& text, const std::string& what) {
-    return text.find(what) != std::string::npos;
-  }
 
   RunData data_;
 };
 
 TEST_F(ArmsTableTest, ClaimsSignificantSpeedup) {
-  EXPECT_TRUE(holds(row("split"), "×2.00")) << row("split");
-  EXPECT_TRUE(holds(row("split"), "<td>faster</td>")) << row("split");
-  EXPECT_FALSE(holds(arms_section(data_), "offline"));
+  EXPECT_TRUE(contains(row("split"), "×2.00"));
+  EXPECT_TRUE(contains(row("split"), "<td>faster</td>"));
+  EXPECT_FALSE(contains(arms_section(data_), "offline"));
 }
 
 TEST_F(ArmsTableTest, ShowsOfflineShareAndFlagsDifferentText) {
@@ -195,23 +199,23 @@ TEST_F(ArmsTableTest, ShowsOfflineShareAndFlagsDifferentText) {
     if (run.arm == "split") run.offline_tokens = 48;
   }
   // The offline share stays even if the target later accepts all of it.
-  EXPECT_TRUE(holds(arms_section(data_), "<th scope=\"col\">written offline</th>"));
-  EXPECT_TRUE(holds(row("split"), "<td>75.0 %</td>")) << row("split");
-  EXPECT_TRUE(holds(row("split"), "<td>faster</td>")) << row("split");
-  EXPECT_FALSE(holds(row("stream"), " %</td>")) << row("stream");
+  EXPECT_TRUE(contains(arms_section(data_), "<th scope=\"col\">written offline</th>"));
+  EXPECT_TRUE(contains(row("split"), "<td>75.0 %</td>"));
+  EXPECT_TRUE(contains(row("split"), "<td>faster</td>"));
+  EXPECT_FALSE(contains(row("stream"), " %</td>")) << row("stream");
   data_.runs.back().answer = "the drafter's";
-  EXPECT_FALSE(holds(row("split"), "faster")) << row("split");
-  EXPECT_TRUE(holds(row("split"), "different text")) << row("split");
+  EXPECT_FALSE(contains(row("split"), "faster")) << row("split");
+  EXPECT_TRUE(contains(row("split"), "different text"));
 }
 
 TEST_F(ArmsTableTest, ShowsFailedAnswers) {
   data_.runs[0].failure = "timed out";
-  EXPECT_TRUE(holds(row("stream"), "<td>5, 1 failed</td>")) << row("stream");
+  EXPECT_TRUE(contains(row("stream"), "<td>5, 1 failed</td>"));
   for (netsim::Run& run : data_.runs) {
     if (run.arm == "stream") run.failure = "timed out";
   }
-  EXPECT_TRUE(holds(row("stream"), "<td>0, 6 failed</td>")) << row("stream");
-  EXPECT_FALSE(holds(row("split"), "faster")) << row("split");
+  EXPECT_TRUE(contains(row("stream"), "<td>0, 6 failed</td>"));
+  EXPECT_FALSE(contains(row("split"), "faster")) << row("split");
 }
 
 TEST_F(ArmsTableTest, OmitsRatiosOfMeaninglessTimes) {
@@ -219,18 +223,18 @@ TEST_F(ArmsTableTest, OmitsRatiosOfMeaninglessTimes) {
   for (const auto& [key, value] : {Setting("timed", false), Setting("driver", "loopback")}) {
     const auto before = data_.manifest;
     data_.manifest[key] = value;
-    EXPECT_FALSE(holds(row("split"), "×")) << key << row("split");
-    EXPECT_FALSE(holds(row("split"), "faster")) << key << row("split");
-    EXPECT_TRUE(holds(row("split"), "<td>6 of 6</td>")) << key << row("split");
+    EXPECT_FALSE(contains(row("split"), "×")) << key << row("split");
+    EXPECT_FALSE(contains(row("split"), "faster")) << key << row("split");
+    EXPECT_TRUE(contains(row("split"), "<td>6 of 6</td>")) << key << row("split");
     data_.manifest = before;
   }
 }
 
 TEST_F(ArmsTableTest, QuickRunClaimsNothing) {
   data_.manifest["quick"] = true;
-  EXPECT_TRUE(holds(row("split"), "×2.00")) << row("split");
-  EXPECT_FALSE(holds(row("split"), "faster")) << row("split");
-  EXPECT_TRUE(holds(row("split"), "quick run")) << row("split");
+  EXPECT_TRUE(contains(row("split"), "×2.00"));
+  EXPECT_FALSE(contains(row("split"), "faster")) << row("split");
+  EXPECT_TRUE(contains(row("split"), "quick run"));
 }
 
 // Six prompts whose link was cut after ten tokens: "stop" got none of them right, "split" all.
@@ -242,14 +246,10 @@ class CutTableTest : public ::testing::Test {
         {"arms", {{{"name", "stop"}, {"kind", "stop"}}, {{"name", "split"}, {"kind", "split"}}}}};
     data_.settings = {"lan"};
     data_.arms = {"stop", "split"};
-    for (int i = 0; i < 6; ++i) {
-      for (const std::string& arm : data_.arms) {
-        netsim::Run run = run_of(arm);
-        run.prompt = run.pair_key = "tool-" + std::to_string(i);
-        run.offline_after = 10;
-        run.right = arm == "split";
-        data_.runs.push_back(run);
-      }
+    data_.runs = six_prompts(data_.arms);
+    for (netsim::Run& run : data_.runs) {
+      run.offline_after = 10;
+      run.right = run.arm == "split";
     }
   }
   RunData data_;
@@ -257,7 +257,7 @@ class CutTableTest : public ::testing::Test {
 
 TEST_F(CutTableTest, ClaimsGainOfContinuing) {
   const std::string html = cut_section(data_);
-  EXPECT_NE(html.find("<small>[100; 100 to 100]</small>"), std::string::npos) << html;
+  EXPECT_TRUE(contains(html, "<small>[100; 100 to 100]</small>"));
 }
 
 TEST_F(CutTableTest, QuickRunClaimsNothing) {
