@@ -23,8 +23,7 @@ class CheckedTextsTest : public RunTest {
 TEST_F(CheckedTextsTest, LeavesRowsBeyondSearchLimitToOthers) {
   open({.pass_rows_max = 64, .prompt_rows = 16, .metrics = metrics_});
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(check_another());
-  HintingClient& asking = connect();
-  ASSERT_TRUE(asking.begin(prompt_of(1), {}, {}));
+  HintingClient& asking = start_run(prompt_, {});
   loop_->step();
   EXPECT_EQ(loop_->count().passes, 1u);
   EXPECT_EQ(loop_->count().rows, 2 * (kGiven - 1 + 16) + kPromptCount);

@@ -43,11 +43,8 @@ class DraftedGapsTest : public RunTest {
 
   // The verdicts of an answer without hints.
   std::vector<wire::Verdict> listened() {
-    HintingClient& client = connect();
-    EXPECT_TRUE(client.begin(prompt_, {}, {.credit = kContext}));
-    run_until_idle();
-    EXPECT_FALSE(client.listen());
-    EXPECT_EQ(client.answer(), expected_);
+    HintingClient& client = start_run(prompt_);
+    expect_whole(client, expected_);
     return client.verdicts;
   }
 
@@ -66,8 +63,6 @@ class DraftedGapsTest : public RunTest {
     return client;
   }
 
-  const Tokens prompt_ = prompt_of(1);
-  const Tokens expected_ = plain(prompt_);
   std::optional<Speculation> speculation_;
 };
 
@@ -76,12 +71,8 @@ TEST_F(DraftedGapsTest, NeverDelaysListenersForHintsOfOthers) {
   for (const bool beside : {false, true}) {
     open({.metrics = metrics_});
     loop_->measure_costs(1s);
-    HintingClient& hinting = connect();
-    ASSERT_TRUE(hinting.begin(prompt_, {}, {.credit = kContext}));
-    HintingClient* const listening = beside ? &connect() : nullptr;
-    if (beside) {
-      ASSERT_TRUE(listening->begin(prompt_of(2), {}, {.credit = kContext}));
-    }
+    HintingClient& hinting = start_run(prompt_);
+    HintingClient* const listening = beside ? &start_run(prompt_of(2)) : nullptr;
     punctual(hinting);
     const std::uint64_t passes = loop_->count().passes;
     loop_->step();
@@ -98,8 +89,7 @@ TEST_F(DraftedGapsTest, DoesNotHoldIfOwnTreeBringsMoreThanHints) {
   for (const bool right : {true, false}) {
     open_drafting(right, Duration());
     for (int i = 0; i < 2; ++i) listened();  // the server learns the value of its trees
-    HintingClient& hinting = connect();
-    ASSERT_TRUE(hinting.begin(prompt_, {}, {.credit = kContext}));
+    HintingClient& hinting = start_run(prompt_);
     punctual(hinting);
     const std::uint64_t passes = loop_->count().passes;
     loop_->step();
@@ -114,9 +104,7 @@ TEST_F(DraftedGapsTest, DoesNotHoldIfOwnTreeBringsMoreThanHints) {
 // Drafting for each run in turn does not pay if many share a pass; paused runs do not count.
 TEST_F(DraftedGapsTest, PausedRunsDoNotDisableDrafting) {
   open_drafting(true, 2ms, 30ms);
-  for (int i = 0; i < 24; ++i) {
-    ASSERT_TRUE(connect().begin(prompt_, {}, {.credit = kPromptCount + 1}));
-  }
+  for (int i = 0; i < 24; ++i) start_run(prompt_, {.credit = kPromptCount + 1});
   run_until_idle();
   loop_->step();
   ASSERT_EQ(loop_->paused_count(), 24u);

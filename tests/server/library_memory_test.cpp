@@ -57,8 +57,7 @@ class LibraryMemoryTest : public RunTest {
  protected:
   // The session of a disconnected client. Others request it on their own connections.
   wire::SessionId left_session() {
-    HintingClient& client = connect();
-    EXPECT_TRUE(client.begin(prompt_, {}, {}));
+    HintingClient& client = start_run(prompt_, {});
     run_until_idle();
     client.raw().leave();
     return client.raw().client().session;
@@ -74,7 +73,6 @@ class LibraryMemoryTest : public RunTest {
             .verified_hash = hash};
   }
 
-  const Tokens prompt_ = prompt_of(1);
   const std::shared_ptr<testing::HeardReplies> heard_ = std::make_shared<testing::HeardReplies>();
   std::uint32_t round_ = 0;
 };

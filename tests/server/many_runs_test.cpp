@@ -25,8 +25,7 @@ TEST_F(ManyRunsTest, RunWithoutCreditGivesUpMemory) {
     const Tokens prompt = prompt_of(i);
     if (plain(prompt).size() < 40) continue;
     prompts.push_back(prompt);
-    waiting.push_back(&connect());
-    ASSERT_TRUE(waiting.back()->begin(prompt, {}, {.credit = 40}));
+    waiting.push_back(&start_run(prompt, {.credit = 40}));
     run_until_idle();
     now_ += 1min;
   }
@@ -49,9 +48,7 @@ TEST_F(ManyRunsTest, RunWithoutCreditGivesUpMemory) {
     for (const Instant end = now_ + 10s; now_ < end && loop_->waiting_count() > 0; now_ += 100ms) {
       loop_->step();
     }
-    run_until_idle();
-    EXPECT_FALSE(client.listen());
-    EXPECT_EQ(client.answer(), plain(prompts[i]));
+    expect_whole(client, plain(prompts[i]));
   }
   EXPECT_GT(gave_way, 0u);
   EXPECT_LT(gave_way, waiting.size());
@@ -61,15 +58,12 @@ TEST_F(ManyRunsTest, RunWithoutCreditGivesUpMemory) {
 TEST_F(ManyRunsTest, PromptDoesNotWaitForRunsWithoutCredit) {
   open({.sessions = {.kv_bytes_max = SessionStore::session_bytes(parts())}, .metrics = metrics_});
   for (std::size_t i = 0; i < 20 && loop_->waiting_count() == 0; ++i) {
-    HintingClient& silent = connect();
     Tokens prompt = prompt_of(i);
     prompt.resize(40, 7);
-    ASSERT_TRUE(silent.begin(prompt, {}, {.credit = 41}));
+    start_run(prompt, {.credit = 41});
     run_until_idle();
   }
-  HintingClient& asking = connect();
-  const Tokens prompt = prompt_of(0);
-  ASSERT_TRUE(asking.begin(prompt, {}, {.credit = kContext}));
+  HintingClient& asking = start_run(prompt_);
   const Instant begun = now_;
   while (asking.verdicts.empty() && now_ < begun + 10s) {
     loop_->step();
@@ -77,9 +71,7 @@ TEST_F(ManyRunsTest, PromptDoesNotWaitForRunsWithoutCredit) {
     asking.listen();
   }
   EXPECT_LT(now_, begun + 6s);
-  run_until_idle();
-  EXPECT_FALSE(asking.listen());
-  EXPECT_EQ(asking.answer(), plain(prompt));
+  expect_whole(asking, expected_);
 }
 
 // Silent devices on all session slots do not lock others out.
@@ -87,17 +79,13 @@ TEST_F(ManyRunsTest, RunWithoutCreditGivesUpSession) {
   open({.metrics = metrics_});
   Tokens prompt = prompt_of(0);
   prompt.resize(40, 7);
-  HintingClient& first = connect();
-  ASSERT_TRUE(first.begin(prompt, {}, {.credit = 41}));
-  for (int i = 1; i < 64; ++i) ASSERT_TRUE(connect().begin(prompt, {}, {.credit = 41}));
+  HintingClient& first = start_run(prompt, {.credit = 41});
+  for (int i = 1; i < 64; ++i) start_run(prompt, {.credit = 41});
   run_until_idle();
   ASSERT_TRUE(first.listen());
   now_ += 2s;
-  HintingClient& asking = connect();
-  ASSERT_TRUE(asking.begin(prompt_of(0), {}, {.credit = kContext}));
-  run_until_idle();
-  EXPECT_FALSE(asking.listen());
-  EXPECT_EQ(asking.answer(), plain(prompt_of(0)));
+  HintingClient& asking = start_run(prompt_);
+  expect_whole(asking, expected_);
   ASSERT_FALSE(first.raw().heard.empty());
   const auto* told = std::get_if<wire::ErrorReport>(&first.raw().heard.back());
   ASSERT_NE(told, nullptr);
@@ -122,9 +110,8 @@ TEST_F(ManyRunsTest, DayOfAnswersLeaksNoMemory) {
     for (int visit = 0; visit < 40; ++visit) {
       now_ += 90s;
       clients_.clear();
-      HintingClient& client = connect();
       const std::size_t about = random.below(prompts.size());
-      ASSERT_TRUE(client.begin(prompts[about], {}, {.credit = kContext}));
+      HintingClient& client = start_run(prompts[about]);
       const bool stays = random.below(4) > 0;
       for (int step = 0; client.listen() && (stays || step < 5); ++step) {
         loop_->step();

@@ -14,9 +14,8 @@ constexpr std::uint32_t kSomeCredit = 10;
 class PausedRunsTest : public RunTest {
  protected:
   // A run whose credit was used up an hour ago.
-  HintingClient& paused_for_long(const Tokens& prompt) {
-    HintingClient& client = connect();
-    EXPECT_TRUE(client.begin(prompt, {}, {.credit = kSomeCredit}));
+  HintingClient& paused_for_long() {
+    HintingClient& client = start_run(prompt_, {.credit = kSomeCredit});
     run_until_idle();
     EXPECT_TRUE(client.listen());
     EXPECT_EQ(client.text().size(), kSomeCredit);
@@ -31,18 +30,15 @@ class PausedRunsTest : public RunTest {
 
 TEST_F(PausedRunsTest, LongPauseDoesNotTimeOutRun) {
   open({.wait_max = 1min, .metrics = metrics_});
-  const Tokens prompt = prompt_of(1);
-  HintingClient& client = paused_for_long(prompt);
+  HintingClient& client = paused_for_long();
   ASSERT_TRUE(client.send(client.credit(kContext)));
-  run_until_idle();
-  EXPECT_FALSE(client.listen());
-  EXPECT_EQ(client.answer(), plain(prompt));
+  expect_whole(client, expected_);
 }
 
 TEST_F(PausedRunsTest, ExcludesPauseFromQueueTime) {
   for (const Duration wait_max : {Duration(), Duration(1min)}) {
     open({.wait_max = wait_max, .metrics = metrics_});
-    HintingClient& client = paused_for_long(prompt_of(1));
+    HintingClient& client = paused_for_long();
     client.verdicts.clear();
     ASSERT_TRUE(client.send(client.credit(kSomeCredit + 1)));
     run_until_idle();
@@ -55,7 +51,7 @@ TEST_F(PausedRunsTest, ExcludesPauseFromQueueTime) {
 
 // The credit arrives while a pass of others runs; from then on the run waits for the server.
 TEST_F(PausedRunsTest, CountsQueueTimeAfterPause) {
-  HintingClient& client = paused_for_long(prompt_of(1));
+  HintingClient& client = paused_for_long();
   client.verdicts.clear();
   ASSERT_TRUE(client.send(client.credit(kSomeCredit + 1)));
   now_ += 20ms;
@@ -68,8 +64,7 @@ TEST_F(PausedRunsTest, CountsQueueTimeAfterPause) {
 TEST_F(PausedRunsTest, ExcludesTimeWithoutReaderFromQueueTime) {
   open({.metrics = metrics_});
   RawClient client(*loop_, {.id = 50, .context_count = kContext}, [this] { return now_; });
-  ASSERT_TRUE(
-      client.send(wire::Prefill{.tokens = prompt_of(1), .run = {.credit = kPromptCount + 10}}));
+  ASSERT_TRUE(client.send(wire::Prefill{.tokens = prompt_, .run = {.credit = kPromptCount + 10}}));
   loop_->step();
   loop_->step();
   client.reads(false);
@@ -86,8 +81,7 @@ TEST_F(PausedRunsTest, ExcludesTimeWithoutReaderFromQueueTime) {
 // The client has announced hints, so the server waits for them although it is idle.
 TEST_F(PausedRunsTest, ReportsHoldSeparatelyFromQueueTime) {
   open({.metrics = metrics_});
-  HintingClient& client = connect();
-  ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .hold = wire::Hold::economy}));
+  HintingClient& client = start_run(prompt_, {.credit = kSomeCredit, .hold = wire::Hold::economy});
   int holds = 0;
   Duration held{};
   for (int i = 0; i < 20; ++i) {
@@ -114,8 +108,7 @@ TEST_F(PausedRunsTest, ReportsHoldSeparatelyFromQueueTime) {
 // After that it waits for its turn while a pass of others may run.
 TEST_F(PausedRunsTest, CountsQueueTimeAfterHints) {
   open({.metrics = metrics_});
-  HintingClient& client = connect();
-  ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .hold = wire::Hold::economy}));
+  HintingClient& client = start_run(prompt_, {.credit = kSomeCredit, .hold = wire::Hold::economy});
   loop_->step();
   loop_->step();
   ASSERT_TRUE(client.listen());
@@ -133,8 +126,7 @@ TEST_F(PausedRunsTest, CountsQueueTimeAfterHints) {
 // A held run is not ready, and the end of its hold was unknown when the server went to sleep.
 TEST_F(PausedRunsTest, HoldsForHintsOnlyWhileClientReads) {
   open({.metrics = metrics_});
-  HintingClient& client = connect();
-  ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .hold = wire::Hold::economy}));
+  HintingClient& client = start_run(prompt_, {.credit = kSomeCredit, .hold = wire::Hold::economy});
   loop_->step();
   client.raw().reads(false);
   loop_->step();
@@ -149,7 +141,7 @@ TEST_F(PausedRunsTest, HoldsForHintsOnlyWhileClientReads) {
 // Otherwise the metrics would suggest too few machines.
 TEST_F(PausedRunsTest, AreNotCountedAsWaiting) {
   open({.metrics = metrics_});
-  HintingClient& client = paused_for_long(prompt_of(1));
+  HintingClient& client = paused_for_long();
   metrics_->requests_open.set(loop_->active_count());
   EXPECT_EQ(metrics_->requests_open.value(), 1u);
   EXPECT_EQ(waiting(), 0.0);

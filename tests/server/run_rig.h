@@ -30,7 +30,7 @@ using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
 inline constexpr std::uint32_t kContext = 160;
-inline constexpr std::size_t kPromptCount = 6;
+inline constexpr std::uint32_t kPromptCount = 6;
 inline constexpr Duration kPassTime = 10ms;
 inline constexpr Duration kRowTime = 100us;
 
@@ -195,6 +195,12 @@ class RunTest : public ::testing::Test {
                                                        [this] { return now_; }));
     return *clients_.back();
   }
+  // A new client that begins a greedy run.
+  HintingClient& start_run(const Tokens& prompt, const wire::RunTerms& run = {.credit = kContext}) {
+    HintingClient& client = connect();
+    EXPECT_TRUE(client.begin(prompt, {}, run));
+    return client;
+  }
 
   // One of several prompts whose plain answers have at least 30 tokens.
   Tokens prompt_of(std::size_t index) {
@@ -210,11 +216,9 @@ class RunTest : public ::testing::Test {
     return testing::plain_answer({decoder_, kContext, testing::is_toy_end}, prompt, kContext,
                                  sampling);
   }
-  // The prompt and its plain answer.
-  Tokens text_of(const Tokens& prompt) {
-    Tokens text = prompt;
-    const Tokens answer = plain(prompt);
-    text.insert(text.end(), answer.begin(), answer.end());
+  Tokens whole_text() const {
+    Tokens text = prompt_;
+    text.insert(text.end(), expected_.begin(), expected_.end());
     return text;
   }
   // The next `count` tokens of the plain answer after the client's known text.
@@ -228,8 +232,11 @@ class RunTest : public ::testing::Test {
   void run_until_idle() {
     for (int i = 0; i < 2000 && !loop_->idle(); ++i) loop_->step();
   }
-  std::uint64_t hints(HintFate fate) const {
-    return metrics_->hints[static_cast<std::size_t>(fate)].value();
+  // Runs until the client's answer ends.
+  void expect_whole(HintingClient& client, const Tokens& answer) {
+    run_until_idle();
+    EXPECT_FALSE(client.listen());
+    EXPECT_EQ(client.answer(), answer);
   }
 
   Instant now_{1h};
@@ -240,6 +247,8 @@ class RunTest : public ::testing::Test {
   std::shared_ptr<const TokenTexts> texts_;  // used by open() to accept constraints
   std::optional<PassLoop> loop_;
   std::vector<std::unique_ptr<HintingClient>> clients_;
+  const Tokens prompt_ = prompt_of(1);
+  const Tokens expected_ = plain(prompt_);
 };
 
 }  // namespace edgedraft::server

@@ -17,37 +17,30 @@ void tell_positions(std::uint32_t first, std::span<float> rows) {
 }
 
 TEST_F(RunTest, RightHintsSavePassesAndWrongOnesAreHarmless) {
-  const Tokens prompt = prompt_of(1);
-  const Tokens expected = plain(prompt);
-  ASSERT_GT(expected.size(), 20u);
   for (const bool good : {true, false}) {
-    HintingClient& client = connect();
-    ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
+    HintingClient& client = start_run(prompt_);
     const std::uint64_t before = loop_->count().passes;
     while (!client.ended()) {
       loop_->step();
       if (!client.listen()) break;
-      Tokens follows = right(client, expected, 5);
+      Tokens follows = right(client, expected_, 5);
       if (!good) std::ranges::reverse(follows);
       ASSERT_TRUE(client.send(client.chain(follows)));
     }
-    EXPECT_EQ(client.answer(), expected);
+    EXPECT_EQ(client.answer(), expected_);
     const std::uint64_t passes = loop_->count().passes - before;
     if (good) {
-      EXPECT_LE(passes, expected.size() / 5 + 3);
+      EXPECT_LE(passes, expected_.size() / 5 + 3);
     } else {
-      EXPECT_LE(passes, expected.size() + 1);
+      EXPECT_LE(passes, expected_.size() + 1);
     }
     client.raw().leave();
   }
 }
 
 TEST_F(RunTest, AcceptsHintsBeforeFirstVerdict) {
-  HintingClient& client = connect();
-  const Tokens prompt = prompt_of(2);
-  const Tokens expected = plain(prompt);
-  ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
-  ASSERT_TRUE(client.send(client.chain(right(client, expected, 6))));
+  HintingClient& client = start_run(prompt_);
+  ASSERT_TRUE(client.send(client.chain(right(client, expected_, 6))));
   loop_->step();  // the prompt
   loop_->step();
   client.listen();
@@ -58,34 +51,27 @@ TEST_F(RunTest, AcceptsHintsBeforeFirstVerdict) {
 }
 
 TEST_F(RunTest, PausesAtEndOfCredit) {
-  HintingClient& client = connect();
-  const Tokens prompt = prompt_of(3);
-  const Tokens expected = plain(prompt);
-  ASSERT_TRUE(client.begin(prompt, {}, {.credit = 10}));
-  ASSERT_TRUE(client.send(client.chain(right(client, expected, 20))));
+  HintingClient& client = start_run(prompt_, {.credit = 10});
+  ASSERT_TRUE(client.send(client.chain(right(client, expected_, 20))));
   run_until_idle();
   EXPECT_TRUE(client.listen());
   EXPECT_EQ(client.text().size(), 10u);
   now_ += 1h;
   run_until_idle();
   ASSERT_TRUE(client.send(client.credit(kContext)));
-  run_until_idle();
-  EXPECT_FALSE(client.listen());
-  EXPECT_EQ(client.answer(), expected);
+  expect_whole(client, expected_);
 }
 
 // All rows, or only the newest if the client reads no other.
 TEST_F(RunTest, SendsRequestedRowsAfterTheirVerdict) {
   testing::TapBy tap(1, tell_positions);
-  const Tokens prompt = prompt_of(1);
-  const Tokens expected = plain(prompt);
   for (const bool newest_row : {false, true}) {
     SCOPED_TRACE(newest_row);
     HintingClient& client = connect(&tap, newest_row);
-    ASSERT_TRUE(client.begin(prompt, {}, {.credit = 20, .rows = true}));
+    ASSERT_TRUE(client.begin(prompt_, {}, {.credit = 20, .rows = true}));
     loop_->step();
     ASSERT_TRUE(client.listen());
-    ASSERT_TRUE(client.send(client.chain(right(client, expected, 3))));
+    ASSERT_TRUE(client.send(client.chain(right(client, expected_, 3))));
     loop_->step();
     client.listen();
     const wire::Verdict& verdict = client.verdicts.at(1);
@@ -125,9 +111,7 @@ TEST_F(RunTest, SlowReaderDelaysOnlyItsOwnPromptRows) {
 }
 
 TEST_F(RunTest, CancelStopsRunAndNextOneContinuesItsText) {
-  HintingClient& client = connect();
-  const Tokens prompt = prompt_of(1);
-  ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
+  HintingClient& client = start_run(prompt_);
   for (int i = 0; i < 4; ++i) loop_->step();
   client.listen();
   ASSERT_TRUE(client.raw().send(wire::Cancel{}));
@@ -135,24 +119,18 @@ TEST_F(RunTest, CancelStopsRunAndNextOneContinuesItsText) {
   run_until_idle();
   EXPECT_EQ(loop_->count().passes, passes);
   ASSERT_TRUE(client.go_on({}, {.credit = kContext}));
-  run_until_idle();
-  EXPECT_FALSE(client.listen());
-  EXPECT_EQ(client.answer(), plain(prompt));
+  expect_whole(client, expected_);
 }
 
 // The connection broke, but server and device both continued.
 TEST_F(RunTest, ChecksOfflineTextAgainstTokensDecidedMeanwhile) {
-  const Tokens prompt = prompt_of(1);
-  const Tokens expected = plain(prompt);
   for (const std::size_t right_count : {0, 2, 5}) {
     open({.metrics = metrics_});
-    HintingClient& before = connect();
-    ASSERT_TRUE(
-        before.begin(prompt, {}, {.credit = static_cast<std::uint32_t>(prompt.size()) + 10}));
+    HintingClient& before = start_run(prompt_, {.credit = kPromptCount + 10});
     for (int i = 0; i < 3; ++i) loop_->step();
     ASSERT_TRUE(before.listen());
     const Tokens known = before.text();
-    Tokens offline = right(before, expected, right_count);
+    Tokens offline = right(before, expected_, right_count);
     for (std::size_t i = right_count; i < 5; ++i) offline.push_back(4);
     run_until_idle();
     before.raw().leave();
@@ -163,20 +141,15 @@ TEST_F(RunTest, ChecksOfflineTextAgainstTokensDecidedMeanwhile) {
     ASSERT_TRUE(after.listen()) << "answered at once";
     EXPECT_EQ(loop_->count().passes, passes);
     EXPECT_EQ(after.verdicts.at(0).accepted_count, right_count);
-    run_until_idle();
-    EXPECT_FALSE(after.listen());
-    EXPECT_EQ(after.answer(), expected);
-    EXPECT_LT(after.verdicts.size(), prompt.size() + expected.size() - known.size() - right_count)
+    expect_whole(after, expected_);
+    EXPECT_LT(after.verdicts.size(), prompt_.size() + expected_.size() - known.size() - right_count)
         << "decided tokens are not recomputed one per pass";
   }
 }
 
 TEST_F(RunTest, ClientThatDoesNotReadPausesOnlyItsRun) {
-  HintingClient& deaf = connect();
-  HintingClient& other = connect();
-  const Tokens prompt = prompt_of(1);
-  ASSERT_TRUE(deaf.begin(prompt, {}, {.credit = kContext}));
-  ASSERT_TRUE(other.begin(prompt, {}, {.credit = kContext}));
+  HintingClient& deaf = start_run(prompt_);
+  HintingClient& other = start_run(prompt_);
   loop_->step();
   deaf.raw().reads(false);
   run_until_idle();
@@ -184,25 +157,20 @@ TEST_F(RunTest, ClientThatDoesNotReadPausesOnlyItsRun) {
   EXPECT_LT(deaf.answer().size(), 3u);
   EXPECT_FALSE(other.listen());
   deaf.raw().reads(true);
-  run_until_idle();
-  EXPECT_FALSE(deaf.listen());
-  EXPECT_EQ(deaf.answer(), plain(prompt));
+  expect_whole(deaf, expected_);
 }
 
 TEST_F(RunTest, EconomySkipsRootPassesWhileHintsAreUnderWay) {
   for (const wire::Hold hold : {wire::Hold::none, wire::Hold::economy}) {
     open({.metrics = metrics_});
     loop_->measure_costs(1s);
-    HintingClient& client = connect();
-    const Tokens prompt = prompt_of(1);
-    const Tokens expected = plain(prompt);
-    ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext, .hold = hold}));
+    HintingClient& client = start_run(prompt_, {.credit = kContext, .hold = hold});
     loop_->step();
     ASSERT_TRUE(client.listen());
     // Three passes take less time than a hint needs over this link.
     while (!client.ended()) {
       const Instant arrival = now_ + 35ms;
-      wire::Hints hints = client.chain(right(client, expected, 4));
+      wire::Hints hints = client.chain(right(client, expected_, 4));
       hints.hold = hold;
       const Tokens behind = client.text();
       while (now_ < arrival) {
@@ -215,11 +183,11 @@ TEST_F(RunTest, EconomySkipsRootPassesWhileHintsAreUnderWay) {
       loop_->step();
       if (!client.listen()) break;
     }
-    EXPECT_EQ(client.answer(), expected);
+    EXPECT_EQ(client.answer(), expected_);
     if (hold == wire::Hold::economy) {
-      EXPECT_LE(client.verdicts.size(), expected.size() / 4 + 4);
+      EXPECT_LE(client.verdicts.size(), expected_.size() / 4 + 4);
     } else {
-      EXPECT_GT(client.verdicts.size(), expected.size() / 3);
+      EXPECT_GT(client.verdicts.size(), expected_.size() / 3);
     }
   }
 }
@@ -228,20 +196,14 @@ TEST_F(RunTest, EconomySkipsRootPassesWhileHintsAreUnderWay) {
 TEST_F(RunTest, ServerEconomyWaitsOnlyForClientsWithHints) {
   open({.economy = Economy::on, .metrics = metrics_});
   loop_->measure_costs(1s);
-  const Tokens prompt = prompt_of(1);
-  const Tokens expected = plain(prompt);
-  HintingClient& plain_client = connect();
-  ASSERT_TRUE(plain_client.begin(prompt, {}, {.credit = kContext}));
-  run_until_idle();
-  EXPECT_FALSE(plain_client.listen());
-  EXPECT_EQ(plain_client.answer(), expected);
+  HintingClient& plain_client = start_run(prompt_);
+  expect_whole(plain_client, expected_);
 
   // After this client's first hints, the server waits for more.
-  HintingClient& hinting = connect();
-  ASSERT_TRUE(hinting.begin(prompt, {}, {.credit = kContext}));
+  HintingClient& hinting = start_run(prompt_);
   loop_->step();
   ASSERT_TRUE(hinting.listen());
-  ASSERT_TRUE(hinting.send(hinting.chain(right(hinting, expected, 2))));
+  ASSERT_TRUE(hinting.send(hinting.chain(right(hinting, expected_, 2))));
   loop_->step();
   loop_->step();
   EXPECT_TRUE(hinting.listen());
@@ -251,9 +213,8 @@ TEST_F(RunTest, ServerEconomyWaitsOnlyForClientsWithHints) {
 // A step waits for hints that never come, longer than the limit for a busy server.
 TEST_F(RunTest, HoldForHintsDoesNotTimeOut) {
   open({.wait_max = 100ms, .metrics = metrics_});
-  HintingClient& client = connect();
-  const Tokens prompt = prompt_of(1);
-  ASSERT_TRUE(client.begin(prompt, {}, {.credit = kPromptCount + 3, .hold = wire::Hold::economy}));
+  HintingClient& client =
+      start_run(prompt_, {.credit = kPromptCount + 3, .hold = wire::Hold::economy});
   for (int i = 0; i < 20; ++i) {
     loop_->step();
     if (loop_->idle()) now_ = loop_->due().value_or(now_ + 1s);
@@ -263,31 +224,25 @@ TEST_F(RunTest, HoldForHintsDoesNotTimeOut) {
 }
 
 TEST_F(RunTest, ServerGuessesFillGapsBetweenHints) {
-  const Tokens prompt = prompt_of(1);
-  const Tokens expected = plain(prompt);
   std::uint64_t asked = 0;
   Speculation speculation(
       {.make =
            [&](std::shared_ptr<std::uint32_t>) {
-             return std::make_unique<KnownText>(text_of(prompt), 0, &asked);
+             return std::make_unique<KnownText>(whole_text(), 0, &asked);
            },
        .session_bytes = 0},
       {.tree = {.breadth = 1, .depth = 4, .nodes = 4}, .context_count = kContext});
   open({.speculation = &speculation, .metrics = metrics_});
-  HintingClient& alone = connect();
-  ASSERT_TRUE(alone.begin(prompt, {}, {.credit = kContext}));
-  run_until_idle();
-  EXPECT_FALSE(alone.listen());
-  EXPECT_EQ(alone.answer(), expected);
-  EXPECT_LT(alone.verdicts.size(), expected.size() / 2);
+  HintingClient& alone = start_run(prompt_);
+  expect_whole(alone, expected_);
+  EXPECT_LT(alone.verdicts.size(), expected_.size() / 2);
   EXPECT_GT(alone.verdicts[1].drafted, 0u);
   EXPECT_EQ(alone.verdicts[1].hinted, 0u);
 
-  HintingClient& hinting = connect();
-  ASSERT_TRUE(hinting.begin(prompt, {}, {.credit = kContext}));
+  HintingClient& hinting = start_run(prompt_);
   loop_->step();
   ASSERT_TRUE(hinting.listen());
-  ASSERT_TRUE(hinting.send(hinting.chain(right(hinting, expected, 3))));
+  ASSERT_TRUE(hinting.send(hinting.chain(right(hinting, expected_, 3))));
   const std::uint64_t asked_before = asked;
   loop_->step();
   hinting.listen();
@@ -338,17 +293,13 @@ TEST(RunExpectationTest, FollowsAcceptanceInsteadOfScores) {
 
 // The device announces hints but sends none.
 TEST_F(RunTest, SilentDeviceDoesNotDelayOtherClients) {
-  HintingClient& silent = connect();
-  HintingClient& other = connect();
-  const Tokens prompt = prompt_of(1);
-  const Tokens expected = plain(prompt);
-  ASSERT_TRUE(
-      silent.begin(prompt, {}, {.credit = kContext, .rows = true, .hold = wire::Hold::economy}));
-  ASSERT_TRUE(other.begin(prompt, {}, {.credit = kContext}));
+  HintingClient& silent =
+      start_run(prompt_, {.credit = kContext, .rows = true, .hold = wire::Hold::economy});
+  HintingClient& other = start_run(prompt_);
   const Instant begun = now_;
   while (other.listen()) loop_->step();
-  EXPECT_EQ(other.answer(), expected);
-  EXPECT_LT(now_ - begun, (expected.size() + 3) * (kPassTime + 16 * kRowTime));
+  EXPECT_EQ(other.answer(), expected_);
+  EXPECT_LT(now_ - begun, (expected_.size() + 3) * (kPassTime + 16 * kRowTime));
   while (silent.listen()) {
     if (loop_->idle()) {
       ASSERT_TRUE(loop_->due()) << "the run waits without a deadline";
@@ -356,7 +307,7 @@ TEST_F(RunTest, SilentDeviceDoesNotDelayOtherClients) {
     }
     loop_->step();
   }
-  EXPECT_EQ(silent.answer(), expected) << "the run continues without hints";
+  EXPECT_EQ(silent.answer(), expected_) << "the run continues without hints";
 }
 
 }  // namespace

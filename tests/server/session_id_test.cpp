@@ -26,9 +26,7 @@ class NoRandomness {
 // If a client's id is taken it gets another one. Without randomness the request is refused; the
 // compute thread and all other clients continue.
 TEST_F(RunTest, RefusesDuplicateSessionIdWithoutRandomness) {
-  HintingClient& client = connect();
-  const Tokens prompt = prompt_of(1);
-  ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
+  HintingClient& client = start_run(prompt_);
   loop_->step();
   // These connections' sessions have the same id.
   RawClient other(
@@ -38,15 +36,13 @@ TEST_F(RunTest, RefusesDuplicateSessionIdWithoutRandomness) {
   {
     const NoRandomness none;
     ASSERT_THROW(random_session_id(), Failure);
-    ASSERT_TRUE(other.send(wire::Prefill{.tokens = prompt}));
+    ASSERT_TRUE(other.send(wire::Prefill{.tokens = prompt_}));
   }
   ASSERT_EQ(other.refusal_count, 1u);
   EXPECT_EQ(std::get<wire::ErrorReport>(other.heard.at(0)).code, Errc::refused);
-  ASSERT_TRUE(other.send(wire::Prefill{.tokens = prompt}));
-  run_until_idle();
+  ASSERT_TRUE(other.send(wire::Prefill{.tokens = prompt_}));
+  expect_whole(client, expected_);
   EXPECT_EQ(other.verdict_count, 1u);
-  EXPECT_FALSE(client.listen());
-  EXPECT_EQ(client.answer(), plain(prompt));
 }
 
 }  // namespace

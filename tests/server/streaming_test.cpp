@@ -73,9 +73,7 @@ class StreamTest : public RunTest {
 
   // `count` tokens after the prompt, drafted by the loop's own drafter.
   HintingClient& streamed(const Tokens& prompt, std::uint32_t count) {
-    HintingClient& client = connect();
-    EXPECT_TRUE(
-        client.begin(prompt, {}, {.credit = static_cast<std::uint32_t>(kPromptCount) + count}));
+    HintingClient& client = start_run(prompt, {.credit = kPromptCount + count});
     run_until_idle();
     EXPECT_TRUE(client.listen());
     EXPECT_EQ(client.answer(), first_of(plain(prompt), count));
@@ -158,8 +156,7 @@ TEST_F(StreamTest, CancelledStreamLeavesUsableSession) {
     for (std::uint32_t steps = 0; steps < 6; ++steps) {
       for (const std::uint32_t heard : {0u, steps / 2, steps}) {
         open_beside(drafter);  // no drafts measured yet
-        HintingClient& client = connect();
-        ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
+        HintingClient& client = start_run(prompt);
         for (std::uint32_t i = 0; i <= heard; ++i) loop_->step();
         ASSERT_TRUE(client.listen());
         for (std::uint32_t i = heard; i < steps; ++i) loop_->step();
@@ -181,9 +178,7 @@ TEST_F(StreamTest, CancelledStreamLeavesUsableSession) {
 TEST_F(StreamTest, DraftersKeepMemoryLimitAndReleaseMemory) {
   open_beside(Beside::twin, 2);
   const Tokens prompt = prompt_of(0);
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(connect().begin(prompt, {}, {.credit = kPromptCount + 21}));
-  }
+  for (int i = 0; i < 3; ++i) start_run(prompt, {.credit = kPromptCount + 21});
   loop_->step();
   loop_->step();
   EXPECT_EQ(speculation_->bytes(), 2 * kDrafterBytes);
