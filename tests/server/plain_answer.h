@@ -1,24 +1,17 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
+#include "server/sessions/session_store.h"
 #include "server/sessions/target_session.h"
 
 namespace edgedraft::testing {
 using namespace server;
 
-struct PlainAnswerOf {
-  Decoder& decoder;
-  std::uint32_t context_count;
-  std::function<bool(std::uint32_t)> is_end;
-  DType kv_type = DType::f32;
-};
-
 // The answer of a single client without drafts: it ends at an end token, at the end of the context,
 // or after `count` tokens.
-inline std::vector<std::uint32_t> plain_answer(const PlainAnswerOf& of,
+inline std::vector<std::uint32_t> plain_answer(const SessionParts& of,
                                                const std::vector<std::uint32_t>& prompt,
                                                std::size_t count,
                                                const SamplingParams& sampling = {}) {

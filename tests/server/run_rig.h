@@ -213,8 +213,7 @@ class RunTest : public ::testing::Test {
     return prompts[index];
   }
   Tokens plain(const Tokens& prompt, const SamplingParams& sampling = {}) {
-    return testing::plain_answer({decoder_, kContext, testing::is_toy_end}, prompt, kContext,
-                                 sampling);
+    return testing::plain_answer(parts(), prompt, kContext, sampling);
   }
   Tokens whole_text() const {
     Tokens text = prompt_;

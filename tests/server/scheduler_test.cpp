@@ -97,7 +97,7 @@ class SchedulerTest : public ::testing::Test {
   }
 
   Tokens plain_answer(const Tokens& prompt, const SamplingParams& sampling, std::size_t count) {
-    return testing::plain_answer({decoder_, kContext, parts().is_end}, prompt, count, sampling);
+    return testing::plain_answer(parts(), prompt, count, sampling);
   }
 
   static wire::Prefill prefill(std::uint32_t round, const Tokens& tokens,

@@ -15,11 +15,15 @@ class LineTest : public SessionMemoryTest {
   void fill(PassLoop& server, const wire::RunTerms& terms) {
     for (const Client* c : {&first_, &second_}) {
       const Tokens& prompt = c == &first_ ? prompts_[0] : prompts_[1];
-      ask(server, *c, prompt, 0, terms);
-      run(server);
-      EXPECT_EQ(next(*c), alone(prompt, 1)[0]);
+      EXPECT_EQ(answered(server, *c, prompt, 0, terms), alone(prompt, 1)[0]);
       now_ += std::chrono::milliseconds(10);
     }
+  }
+  // The waiting client gets its answer with the next pass.
+  void expect_admitted(PassLoop& server, const Client& c, const Tokens& prompt) {
+    server.step();
+    run(server);
+    EXPECT_EQ(next(c), alone(prompt, 1)[0]);
   }
 
   std::vector<Tokens> prompts_ = {random_tokens(200), random_tokens(200), random_tokens(200),
@@ -39,18 +43,12 @@ TEST_F(LineTest, PromptWaitsUntilAClientLeaves) {
   EXPECT_EQ(server.waiting_count(), 2u);
   EXPECT_FALSE(has_reply(third_));
   // Active sessions continue.
-  draft(server, first_);
-  run(server);
-  EXPECT_EQ(next(first_), alone(prompts_[0], 2)[1]);
+  EXPECT_EQ(continued(server, first_), alone(prompts_[0], 2)[1]);
   server.end(2);
-  server.step();
-  run(server);
-  EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
+  expect_admitted(server, third_, prompts_[2]);
   EXPECT_FALSE(has_reply(fourth_));
   server.end(3);
-  server.step();
-  run(server);
-  EXPECT_EQ(next(fourth_), alone(prompts_[3], 1)[0]);
+  expect_admitted(server, fourth_, prompts_[3]);
   EXPECT_EQ(server.waiting_count(), 0u);
 }
 
@@ -66,14 +64,10 @@ TEST_F(LineTest, RefusesTimedOutPromptAndKeepsOthers) {
   EXPECT_EQ(refused(Refusal::deadline), 1u);
   EXPECT_EQ(server.waiting_count(), 1u);
   server.end(1);
-  server.step();
-  run(server);
-  EXPECT_EQ(next(fourth_), alone(prompts_[3], 1)[0]);
+  expect_admitted(server, fourth_, prompts_[3]);
   // It may send the request again.
   server.end(4);
-  ask(server, third_, prompts_[2]);
-  run(server);
-  EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
+  EXPECT_EQ(answered(server, third_, prompts_[2]), alone(prompts_[2], 1)[0]);
 }
 
 TEST_F(LineTest, DropsCancelledAndDepartedPrompts) {
@@ -88,9 +82,7 @@ TEST_F(LineTest, DropsCancelledAndDepartedPrompts) {
   // The cancelled client sends a new request and gets its turn.
   ask(server, third_, prompts_[3]);
   server.end(1);
-  server.step();
-  run(server);
-  EXPECT_EQ(next(third_), alone(prompts_[3], 1)[0]);
+  expect_admitted(server, third_, prompts_[3]);
 }
 
 TEST_F(LineTest, EvictsLongestIdleSessionAndAcceptsResend) {
@@ -100,22 +92,16 @@ TEST_F(LineTest, EvictsLongestIdleSessionAndAcceptsResend) {
   run(server);
   EXPECT_FALSE(has_reply(third_));
   now_ += std::chrono::milliseconds(985);  // the first is idle for more than a second
-  server.step();
-  run(server);
-  EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
+  expect_admitted(server, third_, prompts_[2]);
   ask(server, first_, {}, 201);
   EXPECT_EQ(error(first_).code, Errc::session_unknown);
   ask(server, first_, random_tokens(5), 201);
   EXPECT_EQ(error(first_).code, Errc::session_unknown);
-  ask(server, second_, {}, 201);
-  run(server);
-  EXPECT_EQ(next(second_), alone(prompts_[1], 2)[1]);
+  EXPECT_EQ(answered(server, second_, {}, 201), alone(prompts_[1], 2)[1]);
 
   // Its answer is the same whether or not its pages were evicted.
   now_ += std::chrono::seconds(2);
-  ask(server, first_, prompts_[0]);
-  run(server);
-  EXPECT_EQ(next(first_), alone(prompts_[0], 1)[0]);
+  EXPECT_EQ(answered(server, first_, prompts_[0]), alone(prompts_[0], 1)[0]);
 }
 
 TEST_F(LineTest, AdmitsLongWaitingPromptWithoutIdleSessions) {

@@ -78,7 +78,7 @@ class SessionMemoryTest : public ::testing::Test {
 
   // The answer of a client alone after the prompt.
   Tokens alone(const Tokens& prompt, std::size_t count, const SamplingParams& sampling = {}) {
-    return plain_answer({decoder_, kContext, parts().is_end, kv_type_}, prompt, count, sampling);
+    return plain_answer(parts(), prompt, count, sampling);
   }
 
   wire::RunTerms lockstep() const {
@@ -96,9 +96,8 @@ class SessionMemoryTest : public ::testing::Test {
     inbox.length.asked(request);
     loop.begin(c, request, now_);
   }
-  void ask_in_lockstep(PassLoop& loop, const Client& c, const Tokens& tokens,
-                       std::uint32_t base = 0) {
-    ask(loop, c, tokens, base, lockstep());
+  void ask_in_lockstep(PassLoop& loop, const Client& c, const Tokens& tokens) {
+    ask(loop, c, tokens, 0, lockstep());
   }
   // Complete hints for the next pass of its run.
   void draft(PassLoop& loop, const Client& c, const std::vector<HintNode>& nodes = {}) {
@@ -131,6 +130,18 @@ class SessionMemoryTest : public ::testing::Test {
       return ~0u;
     }
     return std::get<wire::Verdict>(r).next;
+  }
+  // The next token after a request, or after a pass without drafts.
+  std::uint32_t answered(PassLoop& loop, const Client& c, const Tokens& tokens,
+                         std::uint32_t base = 0, const wire::RunTerms& terms = {}) {
+    ask(loop, c, tokens, base, terms);
+    run(loop);
+    return next(c);
+  }
+  std::uint32_t continued(PassLoop& loop, const Client& c) {
+    draft(loop, c);
+    run(loop);
+    return next(c);
   }
   Error error(const Client& c) {
     const auto r = reply(c);

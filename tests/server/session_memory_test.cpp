@@ -17,9 +17,7 @@ class KvTypeTest : public SessionMemoryTest, public ::testing::WithParamInterfac
 
   // An answer by drafts, each with the next tokens of `truth` among wrong ones.
   Tokens drafted(PassLoop& server, const Client& c, const Tokens& prompt, const Tokens& truth) {
-    ask_in_lockstep(server, c, prompt);
-    run(server);
-    Tokens answer = {next(c)};
+    Tokens answer{answered(server, c, prompt, 0, lockstep())};
     while (answer.size() < truth.size()) {
       std::vector<HintNode> nodes;
       for (std::size_t i = answer.size(); i < truth.size() && i < answer.size() + 4; ++i) {
@@ -94,10 +92,7 @@ TEST_F(SessionMemoryTest, EvictsConnectedIdleSessionAtSessionLimit) {
 TEST_F(SessionMemoryTest, RefusedPromptEvictsNoSession) {
   PassLoop server(parts(), {.sessions = {.sessions_max = 1}, .metrics = metrics_},
                   [this] { return now_; });
-  const Client left = client(1);
-  ask(server, left, {5, 6, 7});
-  run(server);
-  next(left);
+  answered(server, client(1), {5, 6, 7});
   server.end(1);
   const Client asking = client(2);
   const auto answer_to = [&](const wire::Prefill& request) {
@@ -108,9 +103,7 @@ TEST_F(SessionMemoryTest, RefusedPromptEvictsNoSession) {
   EXPECT_EQ(answer_to({.round = 2, .tokens = {testing::kToyVocabulary}}), Errc::protocol);
   EXPECT_EQ(server.memory().evictions, 0u);
   EXPECT_EQ(metrics_->sessions.value(), 1u);
-  ask(server, asking, {5, 6, 7});
-  run(server);
-  EXPECT_EQ(next(asking), alone({5, 6, 7}, 1)[0]);
+  EXPECT_EQ(answered(server, asking, {5, 6, 7}), alone({5, 6, 7}, 1)[0]);
   EXPECT_EQ(server.memory().evictions, 1u);
 }
 
@@ -137,15 +130,9 @@ TEST_F(SessionMemoryTest, AnswersRepeatedPromptAgain) {
     const Tokens prompt = random_tokens(prompt_length);
     const Tokens expected = alone(prompt, 70);
     for (int time = 0; time < 3; ++time) {
-      if (time == 0) ask_in_lockstep(server, c, prompt);
-      if (time > 0) ask_in_lockstep(server, c, {}, prompt_length);
-      run(server);
-      Tokens answer{next(c)};
-      while (answer.size() < expected.size()) {
-        draft(server, c);
-        run(server);
-        answer.push_back(next(c));
-      }
+      Tokens answer{time == 0 ? answered(server, c, prompt, 0, lockstep())
+                              : answered(server, c, {}, prompt_length, lockstep())};
+      while (answer.size() < expected.size()) answer.push_back(continued(server, c));
       EXPECT_EQ(answer, expected) << "repetition " << time << ", prompt length " << prompt_length;
     }
   }
@@ -156,9 +143,7 @@ TEST_F(SessionMemoryTest, ReusesKnownPrefix) {
   const Tokens prompt = random_tokens(100);
   const auto rows_of = [&](const Client& c, const Tokens& tokens) {
     const std::uint64_t before = server.count().rows;
-    ask(server, c, tokens);
-    run(server);
-    EXPECT_EQ(next(c), alone(tokens, 1)[0]);
+    EXPECT_EQ(answered(server, c, tokens), alone(tokens, 1)[0]);
     return server.count().rows - before;
   };
   EXPECT_EQ(rows_of(client(1), prompt), 100u);
@@ -187,11 +172,8 @@ TEST_F(SessionMemoryTest, RunsWholePromptsWithoutPrefixCache) {
   const Tokens prompt = random_tokens(100);
   const std::uint32_t expected = alone(prompt, 1)[0];
   for (const std::uint64_t id : {1, 2, 3}) {
-    const Client c = client(id);
     const std::uint64_t before = server.count().rows;
-    ask(server, c, prompt);
-    run(server);
-    EXPECT_EQ(next(c), expected);
+    EXPECT_EQ(answered(server, client(id), prompt), expected);
     EXPECT_EQ(server.count().rows - before, 100u);
   }
   EXPECT_EQ(server.memory().tokens_reused, 0u);
@@ -238,27 +220,17 @@ TEST_P(KvTypeTest, RewritingSharedPageLeavesOtherSessionsUnchanged) {
   const Tokens prompt = random_tokens(100);
   const Client first = client(1);
   const Client second = client(2);
-  ask(server, first, prompt);
-  run(server);
-  next(first);
-  ask_in_lockstep(server, second, prompt);
-  run(server);
-  next(second);
+  answered(server, first, prompt);
+  answered(server, second, prompt, 0, lockstep());
   ASSERT_EQ(server.memory().tokens_reused, 96u);
   for (const std::uint32_t base : {80u, 64u, 33u}) {
     Tokens changed(prompt.begin(), prompt.begin() + base);
     const Tokens rest = random_tokens(30);
     changed.insert(changed.end(), rest.begin(), rest.end());
-    ask(server, first, rest, base);
-    run(server);
-    EXPECT_EQ(next(first), alone(changed, 1)[0]) << base;
+    EXPECT_EQ(answered(server, first, rest, base), alone(changed, 1)[0]) << base;
   }
   Tokens answer = alone(prompt, 6);
-  for (std::size_t i = 1; i < answer.size(); ++i) {
-    draft(server, second);
-    run(server);
-    EXPECT_EQ(next(second), answer[i]);
-  }
+  for (std::size_t i = 1; i < answer.size(); ++i) EXPECT_EQ(continued(server, second), answer[i]);
 }
 
 TEST_F(SessionMemoryTest, RefusesLimitTooSmallForOneSession) {

@@ -64,7 +64,7 @@ class StateTapTest : public ::testing::Test {
 
   StateTapTest() {
     for (std::uint32_t i = 0; i < 90; ++i) prompt_.push_back(3 + (i * i + 7 * i) % 60);
-    answer_ = testing::plain_answer({decoder_, kContext, is_end, DType::f16}, prompt_, 40, {});
+    answer_ = testing::plain_answer(parts_, prompt_, 40, {});
   }
 
   PassLoop loop(std::uint32_t pages) {
