@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/e2e/process.h"
+#include "tests/e2e/programs.h"
 
 // Measurements that `edgedraft-bench` refuses, and that its results can be compared.
 namespace edgedraft::testing {
@@ -16,17 +17,6 @@ constexpr int kUsageError = 2;
 
 class HeldOutAnswersTest : public ::testing::Test {
  protected:
-  // An index of `text` in the demo's tokens.
-  std::string index_of(const std::string& name, const std::string& text) {
-    std::ofstream(scratch_ / (name + ".txt")) << text;
-    const std::string index = scratch_ / (name + ".index");
-    Process program({EDGEDRAFT_CLIENT, "index", "--model", demo_model("target"), "--public",
-                     scratch_ / (name + ".txt"), "-o", index},
-                    scratch_ / ("index-" + name));
-    EXPECT_EQ(program.wait(), 0) << program.err();
-    return index;
-  }
-
   // Runs the bench on the prompt with this index and returns its exit status.
   int measure(const std::string& index) {
     bench_ = std::make_unique<Process>(
@@ -51,9 +41,11 @@ TEST_F(HeldOutAnswersTest, RefusesIndexWithHeldOutAnswer) {
       "Once upon a time there was a little hen who lived in a big red barn. She liked to look at "
       "the sun, and one day she went to the pond to see if it was there, too. It was.";
   hold_out(answer);
-  ASSERT_EQ(measure(index_of("other", "Tom had a dog. The dog was big, and it ran all day.")), 0)
+  ASSERT_EQ(
+      measure(index_of(scratch_, "other", "Tom had a dog. The dog was big, and it ran all day.")),
+      0)
       << bench_->err();
-  EXPECT_EQ(measure(index_of("same", "He told a story. " + answer + " That was all.")),
+  EXPECT_EQ(measure(index_of(scratch_, "same", "He told a story. " + answer + " That was all.")),
             kUsageError);
   EXPECT_NE(bench_->err().find("same.index"), std::string::npos) << bench_->err();
   EXPECT_NE(bench_->err().find("prompt 1"), std::string::npos) << bench_->err();

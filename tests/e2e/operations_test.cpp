@@ -9,6 +9,7 @@
 
 #include "shared/net/identity.h"
 #include "tests/e2e/process.h"
+#include "tests/e2e/programs.h"
 #include "tests/e2e/server_metrics.h"
 #include "tests/net/raw_peer.h"
 #include "tests/support/demo_prompts.h"
@@ -20,7 +21,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using nlohmann::json;
-using Options = std::vector<std::string>;
 
 const Options kMonitored{"--metrics", "127.0.0.1:0"};
 // Slow enough that an answer takes some seconds.
@@ -37,16 +37,8 @@ class OperationsTest : public ::testing::Test {
     Options options{
         "--max-tokens",        "60", "--pin", pin, "--server", server.address(), "--bundle",
         demo_model("moa-tli0")};
-    if (std::find(more.begin(), more.end(), "-p") == more.end()) {
-      options.insert(options.end(), {"-p", kStory});
-    }
-    options.insert(options.end(), more.begin(), more.end());
-    return start_client(scratch_, "client" + std::to_string(clients_++), options);
-  }
-
-  static json answer_of(Process& client) {
-    EXPECT_EQ(client.wait(), 0) << client.err();
-    return json::parse(client.out());
+    if (std::ranges::find(more, "-p") == more.end()) options = joined(options, {"-p", kStory});
+    return start_client(scratch_, "client" + std::to_string(clients_++), joined(options, more));
   }
 
   static void expect_all(const json& answer, const std::string& provenance) {
@@ -73,7 +65,7 @@ TEST_F(OperationsTest, MetricsMatchClientStatistics) {
   EXPECT_TRUE(get(server, "/ready").starts_with("HTTP/1.1 200 "));
   // Without lockstep the server may be ahead of the client when the answer ends.
   const auto drafting = start(server, {"--hold", "lockstep"});
-  const json stats = answer_of(*drafting)["stats"];
+  const json stats = output_of(*drafting)["stats"];
   auto s = samples(server);
   EXPECT_EQ(s["prompt_tokens_total"], stats["prompt_tokens"]);
   EXPECT_EQ(s["time_to_first_token_seconds_count"], 1);
@@ -132,37 +124,25 @@ TEST_F(OperationsTest, WarnsOfMetricsBeyondLoopback) {
 TEST_F(OperationsTest, NamesInvalidMetricsAddress) {
   for (const auto& [address, status] :
        std::map<std::string, int>{{"nonsense", 2}, {"1.2.3.4:1", 1}}) {
-    Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
-                    "--state", scratch_ / "state", "--metrics", address},
-                   scratch_ / "server");
-    EXPECT_EQ(server.wait(), status) << address;
-    EXPECT_TRUE(contains(server.err(), "--metrics"));
+    const Options options{"--model",     demo_model("target"), "--listen",
+                          "127.0.0.1:0", "--metrics",          address};
+    EXPECT_TRUE(contains(refusal_of_server(scratch_, options, status), "--metrics"));
   }
 }
 
 // docs/operations.md states 7.5 MiB for the demo's target.
 TEST_F(OperationsTest, ReportsActualSessionMemory) {
-  const Options command{EDGEDRAFT_SERVER,
-                        "--model",
-                        demo_model("target"),
-                        "--bundle",
-                        demo_model("moa-tli0"),
-                        "--listen",
-                        "127.0.0.1:0",
-                        "--state",
-                        scratch_ / "state",
-                        "--measure",
-                        "0"};
-  Process refused(joined(command, {"--kv-memory", "7MB"}), scratch_ / "refused");
-  EXPECT_EQ(refused.wait(), 2);
-  EXPECT_NE(refused.err().find("a session of 1024 tokens takes 7.5 MiB; give 8MB or more"),
-            std::string::npos)
-      << refused.err();
-  Process without_drafter(joined(command, {"--kv-memory", "8MB", "--speculate", "auto"}),
-                          scratch_ / "without-drafter");
-  EXPECT_EQ(without_drafter.wait(), 2) << "the server would start but never draft";
-  EXPECT_TRUE(contains(without_drafter.err(), "takes 7.5 MiB, and its drafter for --speculate"));
-  Process server(joined(command, {"--kv-memory", "8MB"}), scratch_ / "server");
+  const Options options{"--model",  demo_model("target"), "--bundle",  demo_model("moa-tli0"),
+                        "--listen", "127.0.0.1:0",        "--measure", "0"};
+  EXPECT_TRUE(contains(refusal_of_server(scratch_, joined(options, {"--kv-memory", "7MB"})),
+                       "a session of 1024 tokens takes 7.5 MiB; give 8MB or more"));
+  // The server would start but never draft.
+  const Options drafting = joined(options, {"--kv-memory", "8MB", "--speculate", "auto"});
+  EXPECT_TRUE(contains(refusal_of_server(scratch_, drafting),
+                       "takes 7.5 MiB, and its drafter for --speculate"));
+  Process server(joined(joined({EDGEDRAFT_SERVER, "--state", scratch_ / "state"}, options),
+                        {"--kv-memory", "8MB"}),
+                 scratch_ / "server");
   ASSERT_TRUE(server.wait_for_output("ready")) << server.err();
   EXPECT_TRUE(
       contains(server.err(), "at most 7.5 MiB per session with a KV cache in f32, 1 drafter\n"));
@@ -178,20 +158,18 @@ TEST_F(OperationsTest, SigtermLetsRunningAnswerFinish) {
   EXPECT_TRUE(ready.starts_with("HTTP/1.1 503 ")) << ready;
   EXPECT_TRUE(contains(ready, "draining"));
   const auto late = start(server, {"--offline-bundle", demo_model("independent")});
-  expect_all(answer_of(*client), "verified");
+  expect_all(output_of(*client), "verified");
   EXPECT_EQ(server.process().wait(), 0);
-  expect_all(answer_of(*late), "offline");
+  expect_all(output_of(*late), "offline");
 }
 
 TEST_F(OperationsTest, ClientsContinueOfflineAfterDrainTimeout) {
-  Options options = kMonitoredAndPaced;
-  options.insert(options.end(), {"--drain-timeout", "0"});
-  Server server(scratch_, options);
+  Server server(scratch_, joined(kMonitoredAndPaced, {"--drain-timeout", "0"}));
   const auto client = start(server);
   wait_for_an_answer(server);
   server.process().signal(SIGTERM);
   EXPECT_EQ(server.process().wait(), 0);
-  const json answer = answer_of(*client);
+  const json answer = output_of(*client);
   EXPECT_EQ(answer["provenance"].front(), "verified");
   EXPECT_EQ(answer["provenance"].back(), "offline");
 }
@@ -222,14 +200,14 @@ TEST_F(OperationsTest, SighupReloadsCertificateAndToken) {
   Server server(scratch_, {"--tls-cert", certificate, "--tls-key", key, "--token-file", token});
   EXPECT_EQ(server.pin(), first.pin);
   const Options with_token{"--token-file", token};
-  answer_of(*start(server, with_token));
+  output_of(*start(server, with_token));
 
   install(second);
   std::ofstream(token) << "new\n";
   server.process().signal(SIGHUP);
   ASSERT_TRUE(server.process().wait_for_error("reloaded for new connections"))
       << server.process().err();
-  expect_all(answer_of(*start_with_pin(server, second.pin, with_token)), "verified");
+  expect_all(output_of(*start_with_pin(server, second.pin, with_token)), "verified");
   EXPECT_EQ(start_with_pin(server, first.pin, with_token)->wait(), 4);
   scratch_.write_secret("old-token", "old\n");
   EXPECT_EQ(start_with_pin(server, second.pin, {"--token-file", scratch_ / "old-token"})->wait(),
@@ -241,11 +219,11 @@ TEST_F(OperationsTest, SighupReloadsCertificateAndToken) {
                              std::filesystem::copy_options::overwrite_existing);
   server.process().signal(SIGHUP);
   ASSERT_TRUE(server.process().wait_for_error("is not the key of the certificate"));
-  expect_all(answer_of(*start_with_pin(server, second.pin, with_token)), "verified");
+  expect_all(output_of(*start_with_pin(server, second.pin, with_token)), "verified");
   std::filesystem::remove(certificate);
   server.process().signal(SIGHUP);
   ASSERT_TRUE(server.process().wait_for_error("No such file"));
-  expect_all(answer_of(*start_with_pin(server, second.pin, with_token)), "verified");
+  expect_all(output_of(*start_with_pin(server, second.pin, with_token)), "verified");
   server.process().signal(SIGTERM);
   EXPECT_EQ(server.process().wait(), 0);
 }
@@ -265,7 +243,7 @@ TEST_F(OperationsTest, SighupKeepsTokenIfFileIsInvalid) {
     EXPECT_EQ(start(server)->wait(), 4) << "clients without a token are refused";
   }
   scratch_.write_secret("token", "old\n");
-  expect_all(answer_of(*start(server, {"--token-file", token})), "verified");
+  expect_all(output_of(*start(server, {"--token-file", token})), "verified");
 }
 
 // Clients pin the identity, so a new one would lock them out.
@@ -274,7 +252,7 @@ TEST_F(OperationsTest, SighupKeepsIdentityIfItsFilesAreGone) {
   std::filesystem::remove_all(scratch_ / "server-state");
   server.process().signal(SIGHUP);
   ASSERT_TRUE(server.process().wait_for_error("nothing was reloaded")) << server.process().err();
-  expect_all(answer_of(*start(server)), "verified");
+  expect_all(output_of(*start(server)), "verified");
   server.process().signal(SIGTERM);
   EXPECT_EQ(server.process().wait(), 0);
 }
@@ -291,7 +269,7 @@ TEST_F(OperationsTest, SighupKeepsTokenReadFromPipe) {
       << server.process().err();
   EXPECT_EQ(start(server)->wait(), 4) << "clients without a token are refused";
   const auto token = scratch_.write_secret("token", "old\n");
-  expect_all(answer_of(*start(server, {"--token-file", token})), "verified");
+  expect_all(output_of(*start(server, {"--token-file", token})), "verified");
   server.process().signal(SIGTERM);
   EXPECT_EQ(server.process().wait(), 0);
 }
@@ -315,7 +293,7 @@ TEST_F(OperationsTest, SighupNeverRestoresReplacedToken) {
   server.process().signal(SIGHUP);
   ASSERT_TRUE(server.process().wait_for_error("the token is unchanged")) << server.process().err();
   EXPECT_EQ(start(server, {"--token-file", old_token})->wait(), 4);
-  expect_all(answer_of(*start(server, {"--token-file", new_token})), "verified");
+  expect_all(output_of(*start(server, {"--token-file", new_token})), "verified");
 }
 
 // Even at the highest log level the server logs neither prompts nor answers.
@@ -323,7 +301,7 @@ TEST_F(OperationsTest, LogContainsNoPromptsOrAnswers) {
   Server server(scratch_, {"--log-level", "trace", "--log-format", "json"});
   const std::string secret = "xylophone quartz 8675309";
   const auto client = start(server, {"-p", "What is a " + secret + "?"});
-  const json answer = answer_of(*client);
+  const json answer = output_of(*client);
   server.process().signal(SIGTERM);
   ASSERT_EQ(server.process().wait(), 0);
 

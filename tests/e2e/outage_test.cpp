@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "shared/base/clock.h"
 #include "tests/e2e/process.h"
+#include "tests/e2e/programs.h"
 #include "tests/e2e/random_drafter.h"
 #include "tests/e2e/server_metrics.h"
 #include "tests/support/demo_prompts.h"
@@ -17,7 +17,6 @@ namespace edgedraft::testing {
 namespace {
 
 using nlohmann::json;
-using Options = std::vector<std::string>;
 
 // Slow enough that the kill falls into an answer: a whole answer takes some four seconds.
 const Options kSlowlyPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "250"};
@@ -27,16 +26,12 @@ const Options kDrafterPace{"--pace-ms", "30"};
 class OutageTest : public ::testing::Test {
  protected:
   Options common(const Server& server, const std::string& bundle = demo_model("moa-tli0")) {
-    return {"-p",    kStory,       "--max-tokens", "80",  "--server", server.address(),
-            "--pin", server.pin(), "--bundle",     bundle};
+    return joined({"-p", kStory, "--max-tokens", "80", "--bundle", bundle}, with_server(server));
   }
 
   json plain_answer(const Options& sampling = {}) {
-    Server server(scratch_);
-    const auto client =
-        start_client(scratch_, "plain", joined(joined(common(server), sampling), {"--plain"}));
-    EXPECT_EQ(client->wait(), 0) << client->err();
-    return json::parse(client->out());
+    return answer_from(Server(scratch_), scratch_, demo_model("moa-tli0"),
+                       joined({"-p", kStory, "--max-tokens", "80", "--plain"}, sampling));
   }
 
   // An answer during which the server is killed; it is back, at full speed, before the drafter
@@ -75,10 +70,7 @@ class OutageTest : public ::testing::Test {
     const std::string address = server->address();
     server = std::make_unique<Server>(scratch_, server_options, address);
     std::vector<json> answers;
-    for (const auto& client : asking) {
-      EXPECT_EQ(client->wait(), 0) << client->err();
-      answers.push_back(json::parse(client->out()));
-    }
+    for (const auto& client : asking) answers.push_back(output_of(*client));
     return answers;
   }
 
@@ -108,8 +100,7 @@ TEST_F(OutageTest, AnswerContinuesWhenServerIsKilled) {
   const auto client = start_client(scratch_, "client", common(server));
   wait_for_tokens(server.process(), kIntoTheAnswer);
   server.process().signal(SIGKILL);
-  ASSERT_EQ(client->wait(), 0) << client->err();
-  const json answer = json::parse(client->out());
+  const json answer = output_of(*client);
   const auto marks = provenance(answer);
   ASSERT_EQ(marks.size(), answer["tokens"].size());
   const auto first_offline = std::find(marks.begin(), marks.end(), "offline");
@@ -161,21 +152,12 @@ class DrafterOutageTest : public OutageTest, public ::testing::WithParamInterfac
     Options options =
         writes ? kDrafterPace : Options{"--offline-bundle", demo_model("independent")};
     if (GetParam().weights == Weights::none) options = joined(options, {"--drafter", name});
-    if (name == "retrieval") options = joined(options, {"--index", index_of(expected)});
+    if (name == "retrieval") {
+      std::string text;
+      for (const json& answer : expected) text += answer["text"].get<std::string>() + '\n';
+      options = joined(options, {"--index", index_of(scratch_, "answers", text)});
+    }
     return options;
-  }
-
-  std::string index_of(const std::vector<json>& answers) {
-    const auto corpus = scratch_ / "answers.txt";
-    std::ofstream out(corpus);
-    for (const json& answer : answers) out << answer["text"].get<std::string>() << '\n';
-    out.close();
-    const std::string index = scratch_ / "answers.index";
-    Process make({EDGEDRAFT_CLIENT, "index", "--model", demo_model("target"), "--public", corpus,
-                  "-o", index},
-                 scratch_ / "index");
-    EXPECT_EQ(make.wait(), 0) << make.err();
-    return index;
   }
 
   static void expect_accepted(const json& stats) {
@@ -251,21 +233,16 @@ TEST_F(OutageTest, KeepRetainsOfflineText) {
 }
 
 TEST_F(OutageTest, DrafterAnswersAloneWithoutServer) {
-  const auto client =
-      start_client(scratch_, "alone",
-                   {"-p", kStory, "--max-tokens", "20", "--server", "127.0.0.1:1", "--pin",
-                    "sha256:" + std::string(64, '0'), "--bundle", demo_model("independent")});
-  ASSERT_EQ(client->wait(), 0) << client->err();
-  const json answer = json::parse(client->out());
+  const auto client = start_client(scratch_, "alone",
+                                   joined(kNoServer, {"-p", kStory, "--max-tokens", "20",
+                                                      "--bundle", demo_model("independent")}));
+  const json answer = output_of(*client);
   EXPECT_FALSE(answer["tokens"].empty());
   for (const auto& mark : provenance(answer)) EXPECT_EQ(mark, "offline");
 }
 
 TEST_F(OutageTest, TargetDependentDrafterRefusesWithoutServer) {
-  const Options options{"-p",       kStory,
-                        "--server", "127.0.0.1:1",
-                        "--pin",    "sha256:" + std::string(64, '0'),
-                        "--bundle", demo_model("moa-tli0")};
+  const Options options = joined(kNoServer, {"-p", kStory, "--bundle", demo_model("moa-tli0")});
   const auto refused = start_client(scratch_, "alone", options);
   EXPECT_EQ(refused->wait(), 3);
   EXPECT_NE(refused->err().find("--offline-bundle"), std::string::npos) << refused->err();
@@ -287,11 +264,10 @@ TEST_F(OutageTest, EndsAsBySigpipeWhenReaderLeaves) {
 // The only token was printed but never verified.
 TEST_F(OutageTest, ExitStatusShowsUncheckedAnswer) {
   const auto cycles = scratch_ / "cycles.jsonl";
-  const auto client =
-      start_client(scratch_, "alone",
-                   {"-p", kStory, "--max-tokens", "1", "--server", "127.0.0.1:1", "--pin",
-                    "sha256:" + std::string(64, '0'), "--bundle", demo_model("independent"),
-                    "--resync-wait-ms", "600000", "--cycles", cycles.string()});
+  const auto client = start_client(
+      scratch_, "alone",
+      joined(kNoServer, {"-p", kStory, "--max-tokens", "1", "--bundle", demo_model("independent"),
+                         "--resync-wait-ms", "600000", "--cycles", cycles.string()}));
   ASSERT_TRUE(wait_for_cycle(cycles, "offline")) << client->err();
   client->signal(SIGINT);
   EXPECT_EQ(client->wait(), 130) << client->err();
@@ -306,12 +282,10 @@ TEST_F(OutageTest, OfflineAnswerKeepsKnowledgeOfServer) {
         scratch_ / name, "",
         {{"XDG_CONFIG_HOME", scratch_.path().string()},
          {"XDG_CACHE_HOME", scratch_.path().string()}});
-    EXPECT_EQ(client.wait(), 0) << client.err();
-    return json::parse(client.out());
+    return output_of(client);
   };
   const auto known = [&] {
-    std::ifstream in(scratch_ / "edgedraft/servers.json");
-    return json::parse(in);
+    return json::parse(test::file_text(scratch_ / "edgedraft/servers.json"));
   };
   answer("online");
   const json learned = known();
@@ -323,10 +297,9 @@ TEST_F(OutageTest, OfflineAnswerKeepsKnowledgeOfServer) {
 }
 
 TEST_F(OutageTest, PlainDecodingFailsWithoutServer) {
-  const auto client =
-      start_client(scratch_, "alone",
-                   {"-p", kStory, "--plain", "--server", "127.0.0.1:1", "--pin",
-                    "sha256:" + std::string(64, '0'), "--bundle", demo_model("independent")});
+  const auto client = start_client(
+      scratch_, "alone",
+      joined(kNoServer, {"-p", kStory, "--plain", "--bundle", demo_model("independent")}));
   EXPECT_EQ(client->wait(), 3);
   EXPECT_NE(client->err().find("127.0.0.1:1"), std::string::npos) << client->err();
 }

@@ -2,15 +2,14 @@
 #include <signal.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <sstream>
 
-#include "tests/e2e/drafter_memory.h"
 #include "tests/e2e/process.h"
+#include "tests/e2e/programs.h"
 #include "tests/e2e/random_drafter.h"
 #include "tests/support/demo_prompts.h"
 #include "tests/support/expect.h"
@@ -20,24 +19,20 @@ namespace edgedraft::testing {
 namespace {
 
 using nlohmann::json;
-using Options = std::vector<std::string>;
 
 constexpr const char* kBundles[] = {"moa-tli0",   "moa-tli1",    "eagle",
                                     "eagle-hass", "independent", "independent-2"};
 
+constexpr const char* kStories = "One day the little dog saw a ball. The dog was happy. The end.\n";
+
 class ProgramsTest : public ::testing::Test {
  protected:
-  json run(const std::string& bundle, Options options) {
-    options.insert(options.end(), {"--server", server_.address(), "--pin", server_.pin(),
-                                   "--bundle", demo_model(bundle)});
-    const auto client = start_client(scratch_, "client" + std::to_string(runs_++), options);
-    EXPECT_EQ(client->wait(), 0) << client->err();
-    return json::parse(client->out());
+  json run(const std::string& bundle, const Options& options) {
+    return answer_from(server_, scratch_, demo_model(bundle), options);
   }
 
   test::TemporaryDirectory scratch_;
   Server server_{scratch_};
-  int runs_ = 0;
 };
 
 // Beyond the drafter's context the target continues alone, and the answer is unchanged.
@@ -73,8 +68,8 @@ TEST_F(ProgramsTest, ReportsMemoryAndKeepsItsLimit) {
 
   const auto refused =
       start_client(scratch_, "refused",
-                   {"--server", server_.address(), "--pin", server_.pin(), "--bundle",
-                    demo_model("moa-tli1"), "-p", kQuestion, "--memory", "1M"});
+                   joined(with_server(server_),
+                          {"--bundle", demo_model("moa-tli1"), "-p", kQuestion, "--memory", "1M"}));
   EXPECT_EQ(refused->wait(), 5);
   EXPECT_TRUE(contains(refused->err(), "--memory 1.0 MiB is too little"));
   EXPECT_EQ(json::parse(refused->out())["error"]["code"], "unsupported");
@@ -83,16 +78,11 @@ TEST_F(ProgramsTest, ReportsMemoryAndKeepsItsLimit) {
 TEST_F(ProgramsTest, EveryDrafterGivesPlainAnswerInFewerPasses) {
   for (const char* prompt : {kQuestion, kStory}) {
     const Options common{"-p", prompt, "--max-tokens", "60"};
-    Options plain_options = common;
-    plain_options.push_back("--plain");
-    const json plain = run("target", plain_options);
+    const json plain = run("target", joined(common, {"--plain"}));
     EXPECT_EQ(plain["stats"]["tau"], 1.0);
     for (const char* bundle : kBundles) {
       for (const Options& shape : {Options{}, Options{"--tree", "4"}, Options{"--tree", "8,6,1"}}) {
-        Options options = common;
-        options.insert(options.end(), {"--hold", "lockstep"});
-        options.insert(options.end(), shape.begin(), shape.end());
-        const json drafted = run(bundle, options);
+        const json drafted = run(bundle, joined(joined(common, {"--hold", "lockstep"}), shape));
         EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle;
         EXPECT_EQ(drafted["text"], plain["text"]);
         EXPECT_LT(drafted["stats"]["target_calls"], plain["stats"]["target_calls"]) << bundle;
@@ -124,14 +114,8 @@ TEST_F(ProgramsTest, SampledAnswersMatchPlainOnesWithSameSeed) {
 
 // Drafters without weights, alone and beside the bundle's own.
 TEST_F(ProgramsTest, WeightlessDraftersDoNotChangeAnswers) {
-  const auto index = scratch_ / "stories.index";
-  const auto corpus = scratch_ / "stories.txt";
-  { std::ofstream(corpus) << "One day the little dog saw a ball. The dog was happy. The end.\n"; }
-  Process make(
-      {EDGEDRAFT_CLIENT, "index", "--model", demo_model("target"), "--public", corpus, "-o", index},
-      scratch_ / "index");
-  ASSERT_EQ(make.wait(), 0) << make.err();
-  EXPECT_TRUE(contains(make.err(), "declared public"));
+  const std::string index = index_of(scratch_, "stories", kStories);
+  EXPECT_TRUE(contains(test::file_text(scratch_ / "index-stories.err"), "declared public"));
   const Options common{"-p", kStory, "--max-tokens", "60", "--hold", "lockstep"};
   for (const Options& sampling : {Options{}, Options{"--temperature", "0.8", "--seed", "7"}}) {
     const json plain = run("target", joined(joined(common, sampling), {"--plain"}));
@@ -151,8 +135,8 @@ TEST_F(ProgramsTest, WeightlessDraftersDoNotChangeAnswers) {
 // A drafter that knows some of the tokens works as any other does.
 TEST(ReducedVocabularyTest, ConvertedBundleGivesPlainAnswer) {
   const test::TemporaryDirectory scratch;
-  const auto corpus = scratch / "corpus.txt";
-  { std::ofstream(corpus) << "47+38: 7+8+0=15, 4+3+1=08. Answer: 85\n{\"name\": \"set_alarm\"}\n"; }
+  const auto corpus = scratch.write(
+      "corpus.txt", "47+38: 7+8+0=15, 4+3+1=08. Answer: 85\n{\"name\": \"set_alarm\"}\n");
   Options server_options;
   std::vector<std::string> bundles;
   for (const char* name : {"moa-tli1", "independent"}) {
@@ -165,22 +149,14 @@ TEST(ReducedVocabularyTest, ConvertedBundleGivesPlainAnswer) {
     server_options.insert(server_options.end(), {"--bundle", bundles.back()});
   }
   const Server server(scratch, server_options);
-  const auto answer = [&](const std::string& bundle, Options options) {
-    options.insert(options.end(), {"--server", server.address(), "--pin", server.pin(), "--bundle",
-                                   bundle, "-p", kQuestion, "--max-tokens", "60"});
-    const auto client = start_client(scratch, "client", options);
-    EXPECT_EQ(client->wait(), 0) << client->err();
-    return json::parse(client->out());
-  };
   for (const Options& sampling : {Options{}, Options{"--temperature", "0.9", "--seed", "3"}}) {
-    Options plain_options = sampling;
-    plain_options.push_back("--plain");
-    const json plain = answer(demo_model("target"), plain_options);
+    const Options common = joined({"-p", kQuestion, "--max-tokens", "60"}, sampling);
+    const json plain =
+        answer_from(server, scratch, demo_model("target"), joined(common, {"--plain"}));
     EXPECT_EQ(plain["config"]["device"], "none");
     for (const std::string& bundle : bundles) {
-      Options drafting = sampling;
-      drafting.insert(drafting.end(), {"--hold", "lockstep"});
-      const json drafted = answer(bundle, drafting);
+      const json drafted =
+          answer_from(server, scratch, bundle, joined(common, {"--hold", "lockstep"}));
       EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle;
       if (sampling.empty()) {
         EXPECT_GT(drafted["stats"]["tau"], 2.0) << bundle;
@@ -193,11 +169,9 @@ TEST_F(ProgramsTest, PaddingDoesNotChangeAnswers) {
   const Options common{"-p", kStory, "--max-tokens", "60"};
   for (const char* hold : {"none", "lockstep"}) {
     for (const char* bundle : {"moa-tli0", "independent"}) {
-      Options options = common;
-      options.insert(options.end(), {"--hold", hold});
+      const Options options = joined(common, {"--hold", hold});
       const json bare = run(bundle, options);
-      options.push_back("--pad");
-      const json padded = run(bundle, options);
+      const json padded = run(bundle, joined(options, {"--pad"}));
       EXPECT_EQ(padded["tokens"], bare["tokens"]) << hold;
       EXPECT_EQ(padded["config"]["pad"], true);
       EXPECT_EQ(bare["stats"]["pad_bytes_up"], 0);
@@ -214,8 +188,8 @@ TEST_F(ProgramsTest, PaddingDoesNotChangeAnswers) {
 TEST_F(ProgramsTest, FullDiskForCycleLogFailsRun) {
   const auto client = start_client(
       scratch_, "full",
-      {"--server", server_.address(), "--pin", server_.pin(), "--bundle", demo_model("moa-tli0"),
-       "-p", kQuestion, "--max-tokens", "20", "--cycles", "/dev/full"});
+      joined(with_server(server_), {"--bundle", demo_model("moa-tli0"), "-p", kQuestion,
+                                    "--max-tokens", "20", "--cycles", "/dev/full"}));
   EXPECT_EQ(client->wait(), 1) << client->err();
   EXPECT_TRUE(contains(client->err(), "--cycles /dev/full"));
   const std::string out = client->out();
@@ -240,8 +214,7 @@ TEST(DevicesCommandTest, MeasuresCpuAndCachesResult) {
   Process devices(
       {EDGEDRAFT_CLIENT, "devices", "--bundle", demo_model("moa-tli0"), "--threads", "1", "--json"},
       scratch / "devices", "", {{"XDG_CACHE_HOME", scratch / "cache"}});
-  ASSERT_EQ(devices.wait(), 0) << devices.err();
-  const json list = json::parse(devices.out());
+  const json list = output_of(devices);
   EXPECT_EQ(list["devices"][0]["device"], "cpu");
   EXPECT_GT(list["devices"][0]["step_seconds"], 0.0);
   EXPECT_GT(list["devices"][0]["bytes_per_second"], 0.0);
@@ -261,10 +234,8 @@ TEST_F(ProgramsTest, CountsBytesAtSocket) {
 
 TEST_F(ProgramsTest, PlainAnswerIsRunWithoutHints) {
   const Options common{"-p", kStory, "--max-tokens", "60", "--plain"};
-  Options asking = common;
-  asking.insert(asking.end(), {"--hold", "lockstep"});
   const json streamed = run("target", common);
-  const json asked = run("target", asking);
+  const json asked = run("target", joined(common, {"--hold", "lockstep"}));
   EXPECT_EQ(streamed["tokens"], asked["tokens"]);
   EXPECT_EQ(streamed["stats"]["target_calls"], asked["stats"]["target_calls"]);
   EXPECT_EQ(streamed["stats"]["streamed_tokens"], streamed["stats"]["tokens"].get<int>() - 1);
@@ -275,14 +246,10 @@ TEST_F(ProgramsTest, PlainAnswerIsRunWithoutHints) {
 
 TEST_F(ProgramsTest, HoldDoesNotChangeAnswersAndIsReported) {
   const Options common{"-p", kStory, "--max-tokens", "120", "--temperature", "0.7", "--seed", "2"};
-  Options plain = common;
-  plain.push_back("--plain");
-  const json expected = run("target", plain);
+  const json expected = run("target", joined(common, {"--plain"}));
   for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
     for (const char* hold : {"auto", "none", "economy", "lockstep"}) {
-      Options options = common;
-      options.insert(options.end(), {"--hold", hold});
-      const json answer = run(bundle, options);
+      const json answer = run(bundle, joined(common, {"--hold", hold}));
       EXPECT_EQ(answer["tokens"], expected["tokens"]) << bundle;
       EXPECT_EQ(answer["config"]["hold"], hold);
       const json& stats = answer["stats"];
@@ -301,22 +268,15 @@ TEST(KvTypeTest, DraftedAnswersMatchPlainOnesOfSameServer) {
     SCOPED_TRACE(type);
     const Server server(scratch, {"--kv-type", type});
     const Server speculating(scratch, {"--kv-type", type, "--speculate", "moa-tli1"});
-    const auto answer = [&](const Server& from, const std::string& bundle, Options options) {
-      options.insert(options.end(), {"--server", from.address(), "--pin", from.pin(), "--bundle",
-                                     demo_model(bundle), "-p", kStory, "--max-tokens", "80"});
-      const auto client = start_client(scratch, "client", options);
-      EXPECT_EQ(client->wait(), 0) << client->err();
-      return json::parse(client->out());
-    };
     for (const Options& sampling : {Options{}, Options{"--temperature", "0.9", "--seed", "3"}}) {
-      Options plain_options = sampling;
-      plain_options.push_back("--plain");
-      const json plain = answer(server, "target", plain_options);
-      EXPECT_EQ(answer(speculating, "target", plain_options)["tokens"], plain["tokens"]);
+      const Options common = joined({"-p", kStory, "--max-tokens", "80"}, sampling);
+      const auto answer = [&](const Server& from, const std::string& bundle, const Options& more) {
+        return answer_from(from, scratch, demo_model(bundle), joined(common, more));
+      };
+      const json plain = answer(server, "target", {"--plain"});
+      EXPECT_EQ(answer(speculating, "target", {"--plain"})["tokens"], plain["tokens"]);
       for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
-        Options drafting = sampling;
-        drafting.insert(drafting.end(), {"--hold", "lockstep"});
-        const json drafted = answer(server, bundle, drafting);
+        const json drafted = answer(server, bundle, {"--hold", "lockstep"});
         EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle;
         EXPECT_LT(drafted["stats"]["target_calls"], plain["stats"]["target_calls"]) << bundle;
       }
@@ -327,11 +287,7 @@ TEST(KvTypeTest, DraftedAnswersMatchPlainOnesOfSameServer) {
 // A GPU whose drafters may have a 16-bit KV cache, as `edgedraft devices` reports it; null without
 // one.
 json gpu_with_16_bits(const test::TemporaryDirectory& scratch, const std::string& bundle) {
-  Process devices({EDGEDRAFT_CLIENT, "devices", "--bundle", demo_model(bundle), "--json"},
-                  scratch / "devices-of-16-bits");
-  EXPECT_EQ(devices.wait(), 0) << devices.err();
-  const json list = json::parse(devices.out());
-  for (const json& device : list["devices"]) {
+  for (const json& device : devices_for(scratch, bundle)) {
     const bool is_gpu = device["device"].get<std::string>().starts_with("vulkan:");
     if (!is_gpu || !device["unusable"].is_null() || !device["failure"].is_null()) continue;
     for (const json& feature : device["features"]) {
@@ -376,21 +332,8 @@ TEST_F(ProgramsTest, SixteenBitKvCacheOnGpuHalvesItsMemory) {
 TEST(SpeculatingServerTest, GivesPlainAnswerInFewerPasses) {
   const test::TemporaryDirectory scratch;
   const auto answer = [&](const Server& server, const Options& sampling) {
-    Options options{"-p",
-                    kStory,
-                    "--max-tokens",
-                    "80",
-                    "--plain",
-                    "--bundle",
-                    demo_model("target"),
-                    "--server",
-                    server.address(),
-                    "--pin",
-                    server.pin()};
-    options.insert(options.end(), sampling.begin(), sampling.end());
-    const auto client = start_client(scratch, "client", options);
-    EXPECT_EQ(client->wait(), 0) << client->err();
-    return json::parse(client->out());
+    return answer_from(server, scratch, demo_model("target"),
+                       joined({"-p", kStory, "--max-tokens", "80", "--plain"}, sampling));
   };
   const Options samplings[] = {{}, {"--temperature", "0.9", "--seed", "3"}};
   std::vector<json> expected;
@@ -419,37 +362,18 @@ TEST(SpeculatingServerTest, GivesPlainAnswerInFewerPasses) {
 
 TEST(SpeculatingServerTest, CopiesFromPublicTextsOnly) {
   const test::TemporaryDirectory scratch;
-  std::ofstream(scratch / "stories.txt")
-      << "One day the little dog saw a ball. The dog was happy. The end.\n";
-  const auto index_of = [&](const std::string& name, const Options& options) {
-    Options command{EDGEDRAFT_CLIENT,        "index", "--model",     demo_model("target"),
-                    scratch / "stories.txt", "-o",    scratch / name};
-    command.insert(command.end(), options.begin(), options.end());
-    Process make(command, scratch / ("make-" + name));
-    EXPECT_EQ(make.wait(), 0) << make.err();
-    return std::string(scratch / name);
-  };
-  const std::string open = index_of("public.index", {"--public"});
-  const std::string closed = index_of("closed.index", {});
+  const std::string open = index_of(scratch, "public", kStories);
+  const std::string closed = index_of(scratch, "closed", kStories, {});
   const auto refusal = [&](const Options& options) {
-    Options command{EDGEDRAFT_SERVER, "--model", demo_model("target"), "--state",
-                    scratch / "state"};
-    command.insert(command.end(), options.begin(), options.end());
-    Process server(command, scratch / "refused");
-    EXPECT_EQ(server.wait(), 2);
-    return server.err();
+    return refusal_of_server(scratch, joined({"--model", demo_model("target")}, options));
   };
   EXPECT_TRUE(contains(refusal({"--speculate", "retrieval"}), "--index FILE"));
   EXPECT_TRUE(contains(refusal({"--speculate", "core", "--index", open}), "--speculate"));
   EXPECT_TRUE(contains(refusal({"--speculate", "retrieval", "--index", closed}), "public"));
 
   const auto answer = [&](const Server& server) {
-    const auto client =
-        start_client(scratch, "client",
-                     {"-p", kStory, "--max-tokens", "60", "--plain", "--bundle",
-                      demo_model("target"), "--server", server.address(), "--pin", server.pin()});
-    EXPECT_EQ(client->wait(), 0) << client->err();
-    return json::parse(client->out());
+    return answer_from(server, scratch, demo_model("target"),
+                       {"-p", kStory, "--max-tokens", "60", "--plain"});
   };
   const json expected = answer(Server(scratch));
   for (const char* name : {"retrieval", "core+retrieval"}) {
@@ -462,88 +386,20 @@ TEST(SpeculatingServerTest, CopiesFromPublicTextsOnly) {
 
 TEST(SpeculatingServerTest, ListsAvailableDrafters) {
   const test::TemporaryDirectory scratch;
-  Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle",
-                  demo_model("moa-tli0"), "--speculate", "nobody", "--state", scratch / "state"},
-                 scratch / "server");
-  EXPECT_EQ(server.wait(), 2);
-  EXPECT_TRUE(contains(server.err(), "moa-tli0"));
-}
-
-std::vector<json> objects_of(const std::string& out) {
-  std::vector<json> objects;
-  std::istringstream lines(out);
-  for (std::string line; std::getline(lines, line);) objects.push_back(json::parse(line));
-  return objects;
-}
-
-TEST_F(ProgramsTest, ChatAnswersEachLineOfStandardInput) {
-  Process chat({EDGEDRAFT_CLIENT, "chat", "--json", "--server", server_.address(), "--pin",
-                server_.pin(), "--bundle", demo_model("moa-tli0"), "--max-tokens", "40"},
-               scratch_ / "chat", std::string(kQuestion) + "\nSet an alarm for 7:15 am.\n");
-  EXPECT_EQ(chat.wait(), 0) << chat.err();
-  const auto answers = objects_of(chat.out());
-  EXPECT_EQ(answers.size(), 2u);
-  for (const json& answer : answers) EXPECT_FALSE(answer["text"].get<std::string>().empty());
-}
-
-TEST_F(ProgramsTest, ChatContinuesAfterRefusedTurn) {
-  Process chat({EDGEDRAFT_CLIENT, "chat", "--json", "--server", server_.address(), "--pin",
-                server_.pin(), "--bundle", demo_model("moa-tli0"), "--max-tokens", "5",
-                "--private-detect", "mail", "--private-found", "refuse"},
-               scratch_ / "refused",
-               "Write to zoe@lee.org.\nWrite to <private>zoe@lee.org</private>.\nzoe@lee.org?\n");
-  EXPECT_EQ(chat.wait(), 0) << chat.err();
-  const auto turns = objects_of(chat.out());
-  ASSERT_EQ(turns.size(), 3u) << chat.out();
-  EXPECT_EQ(turns[0]["error"]["code"], "usage");
-  EXPECT_TRUE(contains(turns[0]["error"]["message"].get<std::string>(), "1 mail"));
-  EXPECT_TRUE(turns[1].contains("text") && turns[2].contains("text")) << chat.out();
-  EXPECT_TRUE(contains(chat.err(), "1 mail"));
-  EXPECT_TRUE(contains(chat.err(), "the turn is dropped"));
-}
-
-TEST_F(ProgramsTest, ChatReportsEmptyPromptOfTemplate) {
-  const auto file = scratch_ / "template.jinja";
-  {
-    FILE* out = fopen(file.c_str(), "w");
-    fprintf(out, "{# nothing #}");
-    fclose(out);
-  }
-  Process chat({EDGEDRAFT_CLIENT, "chat", "--server", server_.address(), "--pin", server_.pin(),
-                "--bundle", demo_model("moa-tli0"), "--chat-template", file},
-               scratch_ / "nothing", "Hello.\n");
-  EXPECT_EQ(chat.wait(), 2) << chat.err();
-  EXPECT_TRUE(contains(chat.err(), "the prompt is empty"));
-}
-
-TEST_F(ProgramsTest, ChatContinuesAfterTooLongTurn) {
-  std::string much;
-  for (int i = 0; i < 3000; ++i) much += "word ";
-  Process chat({EDGEDRAFT_CLIENT, "chat", "--json", "--server", server_.address(), "--pin",
-                server_.pin(), "--bundle", demo_model("moa-tli0"), "--max-tokens", "5"},
-               scratch_ / "too-long", "Hello.\n" + much + "\nHello again.\n");
-  EXPECT_EQ(chat.wait(), 1) << chat.err();
-  const auto turns = objects_of(chat.out());
-  ASSERT_EQ(turns.size(), 3u) << chat.out();
-  EXPECT_EQ(turns[1]["error"]["code"], "context_full");
-  EXPECT_TRUE(turns[0].contains("text") && turns[2].contains("text")) << chat.out();
-  EXPECT_NE(chat.err().find("the turn is dropped; /reset"), std::string::npos) << chat.err();
+  const Options options{
+      "--model", demo_model("target"), "--bundle", demo_model("moa-tli0"), "--speculate", "nobody"};
+  EXPECT_TRUE(contains(refusal_of_server(scratch, options), "moa-tli0"));
 }
 
 TEST_F(ProgramsTest, ReadsOptionsFromEnvironmentAndFile) {
-  const auto file = scratch_ / "options.toml";
-  {
-    FILE* out = fopen(file.c_str(), "w");
-    fprintf(out, "bundle = \"%s\"\nmax-tokens = 3\n", demo_model("moa-tli0").c_str());
-    fclose(out);
-  }
+  const auto file = scratch_.write("options.toml",
+                                   "bundle = \"" + demo_model("moa-tli0") + "\"\nmax-tokens = 3\n");
   Process client({EDGEDRAFT_CLIENT, "run", "--json", "--config", file, "-p", kStory},
                  scratch_ / "layers", "",
                  {{"EDGEDRAFT_SERVER", server_.address()},
                   {"EDGEDRAFT_PIN", server_.pin()},
                   {"EDGEDRAFT_MAX_TOKENS", "5"}});
-  ASSERT_EQ(client.wait(), 0) << client.err();
-  EXPECT_EQ(json::parse(client.out())["stats"]["tokens"], 5);  // the environment outranks the file
+  EXPECT_EQ(output_of(client)["stats"]["tokens"], 5) << "the environment outranks the file";
 }
 
 TEST(VariablesTest, EachBelongsToOneProgramAndOneOption) {

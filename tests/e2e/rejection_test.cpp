@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "tests/e2e/process.h"
+#include "tests/e2e/programs.h"
 #include "tests/support/demo_prompts.h"
 #include "tests/support/expect.h"
 #include "tests/support/skip.h"
@@ -15,41 +15,42 @@
 namespace edgedraft::testing {
 namespace {
 
-using nlohmann::json;
-using Options = std::vector<std::string>;
+const Options kAsking{"-p", kQuestion, "--bundle", demo_model("moa-tli0")};
+const Options kTarget{"--model", demo_model("target"), "--listen", "127.0.0.1:0"};
+const Options kLabServer{EDGEDRAFT_LAB, "server"};
 
 // Invalid inputs are refused with an error message each, and the server continues to serve others.
 class RejectionTest : public ::testing::Test {
  protected:
   void expect_refused(const Options& options, int status, const std::string& words) {
-    const auto client = start_client(scratch_, "client" + std::to_string(runs_++), options);
+    const auto client = start_client(scratch_, "client", options);
     EXPECT_EQ(client->wait(), status) << client->err();
     EXPECT_TRUE(contains(client->err(), words)) << "stderr: " << client->err();
   }
 
-  void expect_served(const Server& server, const Options& more = {}) {
-    Options options = with_server(server);
-    options.insert(options.end(), {"-p", kQuestion, "--bundle", demo_model("moa-tli0")});
-    options.insert(options.end(), more.begin(), more.end());
-    const auto client = start_client(scratch_, "client" + std::to_string(runs_++), options);
-    EXPECT_EQ(client->wait(), 0) << client->err();
-    for (const auto& mark : json::parse(client->out())["provenance"]) EXPECT_EQ(mark, "verified");
+  // As expect_refused(), for a question to this server about the bundle.
+  void expect_question_refused(const Server& server, const Options& more, int status,
+                               const std::string& words) {
+    expect_refused(joined(joined(with_server(server), kAsking), more), status, words);
   }
 
-  static Options with_server(const Server& server) {
-    return {"--server", server.address(), "--pin", server.pin()};
+  void expect_served(const Server& server, const Options& more = {}) {
+    const auto answer =
+        answer_from(server, scratch_, demo_model("moa-tli0"), joined({"-p", kQuestion}, more));
+    for (const auto& mark : answer["provenance"]) EXPECT_EQ(mark, "verified");
+  }
+
+  void expect_no_start(const Options& options, const std::string& words, int status = 2) {
+    EXPECT_TRUE(contains(refusal_of_server(scratch_, options, status), words));
   }
 
   test::TemporaryDirectory scratch_;
-  int runs_ = 0;
 };
 
 TEST_F(RejectionTest, RefusesWrongPinAndShowsServersPin) {
   Server server(scratch_);
   const std::string wrong = "sha256:" + std::string(64, 'a');
-  expect_refused({"-p", kQuestion, "--server", server.address(), "--pin", wrong, "--bundle",
-                  demo_model("moa-tli0")},
-                 4, server.pin());
+  expect_refused(joined(kAsking, {"--server", server.address(), "--pin", wrong}), 4, server.pin());
   expect_served(server);
 }
 
@@ -57,10 +58,8 @@ TEST_F(RejectionTest, RefusesWrongOrMissingToken) {
   scratch_.write_secret("token", "right\n");
   scratch_.write_secret("other", "wrong\n");
   Server server(scratch_, {"--token-file", scratch_ / "token"});
-  const Options prompt{"-p", kQuestion, "--bundle", demo_model("moa-tli0")};
-  expect_refused(joined(with_server(server), prompt), 4, "--token-file");
-  expect_refused(joined(joined(with_server(server), prompt), {"--token-file", scratch_ / "other"}),
-                 4, "token");
+  expect_question_refused(server, {}, 4, "--token-file");
+  expect_question_refused(server, {"--token-file", scratch_ / "other"}, 4, "token");
   expect_served(server, {"--token-file", scratch_ / "token"});
 }
 
@@ -75,8 +74,7 @@ TEST_F(RejectionTest, RefusesExpiredCertificateWithMatchingPin) {
       " -days -1 -out " + (scratch_ / "cert.pem").string() + " 2>/dev/null";
   if (std::system(make.c_str()) != 0) EDGEDRAFT_SKIP_WITHOUT("openssl", "apt-get install openssl");
   Server server(scratch_, {"--tls-cert", scratch_ / "cert.pem", "--tls-key", scratch_ / "key.pem"});
-  expect_refused(joined(with_server(server), {"-p", kQuestion, "--bundle", demo_model("moa-tli0")}),
-                 4, "expired");
+  expect_question_refused(server, {}, 4, "expired");
 }
 
 TEST_F(RejectionTest, ReportsPlainTextPeer) {
@@ -98,17 +96,16 @@ TEST_F(RejectionTest, ReportsPlainTextPeer) {
       close(peer);
     }
   }
-  expect_refused({"-p", kQuestion, "--plain", "--server",
-                  "127.0.0.1:" + std::to_string(ntohs(address.sin_port)), "--pin",
-                  "sha256:" + std::string(64, 'a'), "--bundle", demo_model("moa-tli0")},
+  expect_refused(joined(kAsking, {"--plain", "--server",
+                                  "127.0.0.1:" + std::to_string(ntohs(address.sin_port)), "--pin",
+                                  "sha256:" + std::string(64, 'a')}),
                  3, "TLS");
   kill(child, SIGKILL);
   close(listener);
 }
 
 TEST_F(RejectionTest, ReportsDrafterMissingOnServer) {
-  Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
-                  "--state", scratch_ / "state"},
+  Process server(joined({EDGEDRAFT_SERVER, "--state", scratch_ / "state"}, kTarget),
                  scratch_ / "server");
   ASSERT_TRUE(server.wait_for_output("\n"));
   std::istringstream line(server.out());
@@ -117,9 +114,7 @@ TEST_F(RejectionTest, ReportsDrafterMissingOnServer) {
   std::string word;
   std::string pin;
   line >> ready >> address >> word >> pin;
-  expect_refused(
-      {"-p", kQuestion, "--server", address, "--pin", pin, "--bundle", demo_model("moa-tli0")}, 5,
-      "--bundle");
+  expect_refused(joined(kAsking, {"--server", address, "--pin", pin}), 5, "--bundle");
 }
 
 TEST_F(RejectionTest, BothProgramsNameTruncatedModelFile) {
@@ -129,23 +124,16 @@ TEST_F(RejectionTest, BothProgramsNameTruncatedModelFile) {
        {std::size_t{0}, std::size_t{3}, std::size_t{100}, bytes.size() / 2, bytes.size() - 1}) {
     std::ofstream(cut, std::ios::binary) << bytes.substr(0, length);
     expect_refused({"-p", kQuestion, "--server", "127.0.0.1:1", "--bundle", cut}, 5, "cut.gguf");
-    Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle", cut, "--listen",
-                    "127.0.0.1:0", "--state", scratch_ / "state"},
-                   scratch_ / "server");
-    EXPECT_EQ(server.wait(), 5);
-    EXPECT_TRUE(contains(server.err(), "cut.gguf"));
+    expect_no_start(joined(kTarget, {"--bundle", cut}), "cut.gguf", 5);
   }
 }
 
 TEST_F(RejectionTest, RefusesSecondPaceFromAnySource) {
   const std::string config = scratch_ / "server.toml";
   std::ofstream(config) << "pace-ms = 30\n";
-  Process server(
-      {EDGEDRAFT_LAB, "server", "--model", demo_model("target"), "--listen", "127.0.0.1:0",
-       "--state", scratch_ / "state", "--config", config, "--pace-profile", "any.toml"},
-      scratch_ / "server");
-  EXPECT_EQ(server.wait(), 2);
-  EXPECT_TRUE(contains(server.err(), "--pace-ms"));
+  const Options paces{"--config", config, "--pace-profile", "any.toml"};
+  EXPECT_TRUE(
+      contains(refusal_of_server(scratch_, joined(kTarget, paces), 2, kLabServer), "--pace-ms"));
 }
 
 // A drafter that the profile leaves out would be compared at its own speed and size.
@@ -154,24 +142,21 @@ TEST_F(RejectionTest, RefusesProfileThatListsOtherDrafters) {
       scratch_.write("other.toml",
                      "[draft.step_ms]\n\"moa-tli1\" = 1\n[beside_target.step_ms]\nmedusa = 1\n"
                      "[activation_bytes]\nmedusa = 2048\n");
-  const auto expect_no_start = [&](const Options& more, const std::string& table) {
-    Process server(joined({EDGEDRAFT_LAB, "server", "--model", demo_model("target"), "--bundle",
-                           demo_model("moa-tli0"), "--pace-profile", profile, "--listen",
-                           "127.0.0.1:0", "--state", scratch_ / "state"},
-                          more),
-                   scratch_ / "server");
-    EXPECT_EQ(server.wait(), 2);
+  const auto expect_profile_refused = [&](const Options& more, const std::string& table) {
+    const Options profiled =
+        joined(kTarget, {"--bundle", demo_model("moa-tli0"), "--pace-profile", profile});
+    const std::string said = refusal_of_server(scratch_, joined(profiled, more), 2, kLabServer);
     for (const char* word : {"'other'", table.c_str(), "moa-tli0"}) {
-      EXPECT_TRUE(contains(server.err(), word));
+      EXPECT_TRUE(contains(said, word));
     }
   };
-  expect_no_start({}, "[activation_bytes]");
-  expect_no_start({"--no-payload-padding", "--speculate", "auto"}, "[beside_target.step_ms]");
+  expect_profile_refused({}, "[activation_bytes]");
+  expect_profile_refused({"--no-payload-padding", "--speculate", "auto"},
+                         "[beside_target.step_ms]");
   // Unpadded payloads need no entry, and a table drafter takes almost no time.
   Server server(scratch_, {"--pace-profile", profile, "--no-payload-padding"});
-  const Options paced{"-p", kQuestion, "--pace-profile", profile, "--max-tokens", "4"};
-  expect_refused(joined(joined(with_server(server), paced), {"--bundle", demo_model("moa-tli0")}),
-                 2, "[draft.step_ms]");
+  expect_question_refused(server, {"--pace-profile", profile, "--max-tokens", "4"}, 2,
+                          "[draft.step_ms]");
   expect_served(server, {"--pace-profile", profile, "--drafter", "ngram", "--max-tokens", "4"});
 }
 
@@ -209,69 +194,47 @@ TEST_F(RejectionTest, UsageErrorsExitWithTwoAndNameOption) {
 // A resolver decides what a name means, even if it begins like a loopback address.
 TEST_F(RejectionTest, RequiresSignInBeyondLoopback) {
   for (const char* listen : {"0.0.0.0:0", "127.example.org:0"}) {
-    Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", listen,
-                    "--state", scratch_ / "state"},
-                   scratch_ / "server");
-    EXPECT_EQ(server.wait(), 2) << listen;
-    EXPECT_TRUE(contains(server.err(), "--token-file"));
+    expect_no_start({"--model", demo_model("target"), "--listen", listen}, "--token-file");
   }
 }
 
 // Otherwise sign-in would be off, or weaker than the operator believes.
 TEST_F(RejectionTest, RefusesEmptyOrWorldReadableTokenFile) {
-  const auto expect_no_start = [&](const std::filesystem::path& token, const std::string& says) {
-    Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
-                    "--state", scratch_ / "state", "--token-file", token},
-                   scratch_ / "server");
-    EXPECT_EQ(server.wait(), 2) << says;
-    EXPECT_EQ(server.out(), "") << says;
-    EXPECT_TRUE(contains(server.err(), "--token-file"));
-    EXPECT_TRUE(contains(server.err(), says));
+  const auto expect_token_refused = [&](const std::string& token, const std::string& says) {
+    const std::string said = refusal_of_server(scratch_, joined(kTarget, {"--token-file", token}));
+    EXPECT_TRUE(contains(said, "--token-file"));
+    EXPECT_TRUE(contains(said, says));
   };
-  expect_no_start(scratch_.write_secret("a", "\n"), "first line is empty");
-  expect_no_start(scratch_.write_secret("b", "\nsecret\n"), "first line is empty");
-  expect_no_start(scratch_.write_secret("c", ""), "first line is empty");
-  expect_no_start(scratch_.write_secret("d", " \t\r\n"), "first line is empty");
-  const auto open_to_all = scratch_.write_secret("e", "secret\n");
+  for (const char* text : {"\n", "\nsecret\n", "", " \t\r\n"}) {
+    expect_token_refused(scratch_.write_secret("empty", text), "first line is empty");
+  }
+  const auto open_to_all = scratch_.write_secret("open", "secret\n");
   std::filesystem::permissions(open_to_all, std::filesystem::perms::others_read,
                                std::filesystem::perm_options::add);
-  expect_no_start(open_to_all, "chmod o=");
+  expect_token_refused(open_to_all, "chmod o=");
 }
 
 TEST_F(RejectionTest, RefusesExcessiveThreads) {
   for (const char* threads : {"1025", "4294967295", "-1"}) {
-    Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
-                    "--state", scratch_ / "state", "--threads", threads},
-                   scratch_ / "server");
-    EXPECT_EQ(server.wait(), 2) << threads;
-    EXPECT_TRUE(contains(server.err(), "--threads"));
+    expect_no_start(joined(kTarget, {"--threads", threads}), "--threads");
   }
 }
 
 // Loading a large model takes minutes.
 TEST_F(RejectionTest, ReportsTakenAddressBeforeLoadingModel) {
   Server first(scratch_);
-  Process second({EDGEDRAFT_SERVER, "--model", scratch_ / "none.gguf", "--listen", first.address(),
-                  "--state", scratch_ / "state"},
-                 scratch_ / "second");
-  EXPECT_EQ(second.wait(), 1);
-  EXPECT_TRUE(contains(second.err(), "--listen " + first.address() + ": the address is in use"));
+  expect_no_start({"--model", scratch_ / "none.gguf", "--listen", first.address()},
+                  "--listen " + first.address() + ": the address is in use", 1);
 }
 
 TEST_F(RejectionTest, AutomaticSpeculationRequiresBundle) {
-  Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
-                  "--state", scratch_ / "state", "--speculate", "auto"},
-                 scratch_ / "server");
-  EXPECT_EQ(server.wait(), 2);
-  EXPECT_TRUE(contains(server.err(), "give --bundle FILE.gguf"));
+  expect_no_start(joined(kTarget, {"--speculate", "auto"}), "give --bundle FILE.gguf");
 }
 
 TEST_F(RejectionTest, RefusesInvalidMemorySize) {
-  for (const char* memory : {"-5", "1.5GB"}) {
-    Process server({EDGEDRAFT_SERVER, "--model", scratch_ / "none.gguf", "--kv-memory", memory},
-                   scratch_ / "server");
-    EXPECT_EQ(server.wait(), 2) << memory;
-    EXPECT_TRUE(contains(server.err(), "--kv-memory: '" + std::string(memory) + "': give a size"));
+  for (const std::string memory : {"-5", "1.5GB"}) {
+    expect_no_start({"--model", scratch_ / "none.gguf", "--kv-memory", memory},
+                    "--kv-memory: '" + memory + "': give a size");
   }
 }
 

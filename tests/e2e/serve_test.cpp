@@ -13,10 +13,11 @@
 #include <thread>
 
 #include "shared/base/random.h"
-#include "tests/e2e/drafter_memory.h"
 #include "tests/e2e/process.h"
+#include "tests/e2e/programs.h"
 #include "tests/e2e/server_metrics.h"
 #include "tests/support/demo_prompts.h"
+#include "tests/support/expect.h"
 #include "tests/support/http_client.h"
 
 // `edgedraft serve` between programs and a server that comes and goes.
@@ -25,16 +26,19 @@ namespace {
 
 using namespace std::chrono_literals;
 using nlohmann::json;
-using Options = std::vector<std::string>;
 
 // Slow enough that a kill falls into an answer.
 const Options kPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "100"};
 
 class Endpoint {
  public:
-  Endpoint(const test::TemporaryDirectory& scratch, const std::string& server,
-           const std::string& pin, const Options& options = {})
-      : process_(command(server, pin, options), scratch / "serve") {
+  Endpoint(const test::TemporaryDirectory& scratch, const Options& server,
+           const Options& options = {})
+      : process_(joined(joined({EDGEDRAFT_CLIENT, "serve", "--listen", "127.0.0.1:0", "--bundle",
+                                demo_model("moa-tli0")},
+                               server),
+                        options),
+                 scratch / "serve") {
     if (!process_.wait_for_output("\n")) throw std::runtime_error(process_.err());
     // "ready http://127.0.0.1:PORT/v1 model NAME"
     const std::string ready = process_.out();
@@ -62,14 +66,6 @@ class Endpoint {
   }
 
  private:
-  static Options command(const std::string& server, const std::string& pin,
-                         const Options& options) {
-    Options all{EDGEDRAFT_CLIENT, "serve", "--listen", "127.0.0.1:0", "--server",
-                server,           "--pin", pin,        "--bundle",    demo_model("moa-tli0")};
-    all.insert(all.end(), options.begin(), options.end());
-    return all;
-  }
-
   Process process_;
   std::uint16_t port_ = 0;
 };
@@ -109,16 +105,8 @@ class ServeTest : public ::testing::Test {
  protected:
   // The target's answer without faults.
   std::string plain_answer() {
-    Server server(scratch_);
-    Options options{"-p",           kStory,
-                    "--max-tokens", "80",
-                    "--server",     server.address(),
-                    "--pin",        server.pin(),
-                    "--bundle",     demo_model("moa-tli0"),
-                    "--plain"};
-    const auto client = start_client(scratch_, "plain", options);
-    EXPECT_EQ(client->wait(), 0) << client->err();
-    return json::parse(client->out())["text"];
+    return answer_from(Server(scratch_), scratch_, demo_model("moa-tli0"),
+                       {"-p", kStory, "--max-tokens", "80", "--plain"})["text"];
   }
 
   // A stream during which the server is killed and comes back after `away`.
@@ -126,7 +114,7 @@ class ServeTest : public ::testing::Test {
                                 const Options& options = {}) {
     auto server = std::make_unique<Server>(scratch_, kPaced);
     const std::string address = server->address();
-    const Endpoint endpoint(scratch_, address, server->pin(), options);
+    const Endpoint endpoint(scratch_, with_server(*server), options);
     HttpResult result;
     std::thread asking([&] {
       result = endpoint.post({{"stream", true}, {"max_tokens", 80}, {"offline", policy}});
@@ -149,7 +137,7 @@ TEST_F(ServeTest, LittleMemoryServesFewerConversationsAtOnce) {
   const Server server(scratch_);
   const DrafterMemory memory = drafter_memory(scratch_, "moa-tli0");
   const std::uint64_t limit = memory.shared + 2 * memory.conversation;
-  Endpoint endpoint(scratch_, server.address(), server.pin(),
+  Endpoint endpoint(scratch_, with_server(server),
                     {"--device", "cpu", "--conversations", "8", "--hold", "lockstep", "--memory",
                      std::to_string(limit)});
   EXPECT_TRUE(endpoint.process().wait_for_error("2 conversations at once, not 8"));
@@ -183,7 +171,7 @@ TEST_F(ServeTest, ShortOutageIsInvisibleToPlainClient) {
 // has the session when the next connection arrives.
 TEST_F(ServeTest, AddressChangeLosesAndRepeatsNothing) {
   Server server(scratch_, kPaced);
-  const Endpoint endpoint(scratch_, server.address(), server.pin(), {"--hold-ms", "60000"});
+  const Endpoint endpoint(scratch_, with_server(server), {"--hold-ms", "60000"});
   HttpResult result;
   std::thread asking([&] {
     result = endpoint.post({{"stream", true}, {"max_tokens", 80}, {"offline", "keep"}});
@@ -230,21 +218,15 @@ TEST_F(ServeTest, KeepPolicyRetainsAndLabelsOfflineText) {
 }
 
 TEST_F(ServeTest, StartsWithoutNetworkAndConnectsLater) {
-  std::string address;
-  std::string pin;
-  {
-    const Server server(scratch_);
-    address = server.address();
-    pin = server.pin();
-  }
-  Endpoint endpoint(scratch_, address, pin,
+  const Options later = with_server(Server(scratch_));
+  Endpoint endpoint(scratch_, later,
                     {"--hold-ms", "100", "--offline-bundle", demo_model("independent")});
   const json alone = endpoint.answer({{"max_tokens", 20}});
   EXPECT_GT(alone["x_edgedraft"]["offline_tokens"], 0);
   json waited;
   std::thread asking([&] { waited = endpoint.answer({{"max_tokens", 20}, {"offline", "wait"}}); });
   while (endpoint.metric("requests_processing") < 1) std::this_thread::sleep_for(10ms);
-  const Server server(scratch_, {}, address);
+  const Server server(scratch_, {}, later[1]);
   asking.join();
   EXPECT_EQ(waited["x_edgedraft"]["offline_tokens"], 0);
   EXPECT_EQ(waited["x_edgedraft"]["tokens"], 20);
@@ -254,8 +236,7 @@ TEST_F(ServeTest, StartsWithoutNetworkAndConnectsLater) {
 }
 
 TEST_F(ServeTest, TargetDependentDrafterRefusesWithoutServer) {
-  const Endpoint endpoint(scratch_, "127.0.0.1:1", "sha256:" + std::string(64, '0'),
-                          {"--hold-ms", "100"});
+  const Endpoint endpoint(scratch_, kNoServer, {"--hold-ms", "100"});
   const auto target = [&] {
     return json::parse(ask(endpoint.port(), {.path = "/health"}).body)["target"];
   };
@@ -263,7 +244,7 @@ TEST_F(ServeTest, TargetDependentDrafterRefusesWithoutServer) {
   const HttpResult refused = endpoint.post({{"max_tokens", 5}});
   EXPECT_EQ(refused.status, 503u);
   EXPECT_FALSE(refused.header("Retry-After").empty());
-  EXPECT_NE(refused.body.find("--offline-bundle"), std::string::npos) << refused.body;
+  EXPECT_TRUE(contains(refused.body, "--offline-bundle"));
   EXPECT_EQ(target(), "away");
 }
 
@@ -271,7 +252,7 @@ TEST_F(ServeTest, TargetDependentDrafterRefusesWithoutServer) {
 // sent.
 TEST_F(ServeTest, FilesAndReportsContainNoPrivateText) {
   const Server server(scratch_, {"--log-level", "trace"});
-  Endpoint endpoint(scratch_, server.address(), server.pin(),
+  Endpoint endpoint(scratch_, with_server(server),
                     {"--log-level", "trace", "--page", (scratch_ / "page.db").string(),
                      "--offline-bundle", demo_model("independent")});
   const auto send = [&](const std::string& method, const std::string& path, const json& body) {
@@ -356,7 +337,7 @@ TEST_F(ServeTest, LosesAndDoublesNoTurnWhenKilledDuringAnswers) {
   std::string answer;
   int in_mid_answer = 0;
   for (int kill = 0; kill < kill_count(); ++kill) {
-    Endpoint endpoint(scratch_, server.address(), server.pin(), options);
+    Endpoint endpoint(scratch_, with_server(server), options);
     const HttpResult found = ask(endpoint.port(), {.path = path});
     json turns = json::array();
     if (found.status == 200) turns = json::parse(found.body)["turns"];
@@ -406,8 +387,7 @@ TEST_F(ServeTest, LosesAndDoublesNoTurnWhenKilledDuringAnswers) {
 
 TEST_F(ServeTest, ReportsUntrustedServer) {
   const Server server(scratch_);
-  const std::string wrong = "sha256:" + std::string(64, '0');
-  const Endpoint endpoint(scratch_, server.address(), wrong);
+  const Endpoint endpoint(scratch_, {"--server", server.address(), "--pin", kNoServer[3]});
   const HttpResult result = endpoint.post({{"offline", "wait"}});
   EXPECT_EQ(result.status, 502u) << result.body;
   EXPECT_EQ(json::parse(result.body)["error"]["code"], "untrusted");
@@ -417,32 +397,28 @@ TEST_F(ServeTest, ReportsUntrustedServer) {
 TEST_F(ServeTest, NextPromptUsesCorrectedToken) {
   const auto own = scratch_.write_secret("own-token", "old\n");
   const Server server(scratch_, {"--token-file", scratch_.write_secret("token", "new\n")});
-  const Endpoint endpoint(scratch_, server.address(), server.pin(), {"--token-file", own});
+  const Endpoint endpoint(scratch_, with_server(server), {"--token-file", own});
   const HttpResult refused = endpoint.post({{"max_tokens", 5}, {"offline", "wait"}});
   EXPECT_NE(refused.status, 200u);
-  EXPECT_NE(refused.body.find("token"), std::string::npos) << refused.body;
+  EXPECT_TRUE(contains(refused.body, "token"));
   std::ofstream(own) << "new\n";
   const json answer = endpoint.answer({{"max_tokens", 5}, {"offline", "wait"}});
   EXPECT_EQ(answer["x_edgedraft"]["offline_tokens"], 0);
 }
 
 TEST_F(ServeTest, ExplainsInvalidOptions) {
-  const auto said = [&](Options options, int status) {
-    Options command{EDGEDRAFT_CLIENT, "serve", "--bundle", demo_model("moa-tli0")};
-    command.insert(command.end(), options.begin(), options.end());
-    Process process(command, scratch_ / "wrong");
+  const auto expect_mistake = [&](const Options& options, int status, const std::string& says) {
+    const Options command{EDGEDRAFT_CLIENT, "serve", "--bundle", demo_model("moa-tli0")};
+    Process process(joined(command, options), scratch_ / "wrong");
     EXPECT_EQ(process.wait(), status);
-    return process.err();
+    EXPECT_TRUE(contains(process.err(), says));
   };
-  EXPECT_NE(said({"--listen", "0.0.0.0:0"}, 2).find("--api-key-file"), std::string::npos);
-  EXPECT_NE(said({"--listen", "nowhere"}, 2).find("--listen"), std::string::npos);
-  EXPECT_NE(
-      said({"--listen", "192.0.2.1:0", "--api-key-file", scratch_.write_secret("key", "secret\n")},
-           1)
-          .find("--listen 192.0.2.1:0: "),
-      std::string::npos);
-  EXPECT_NE(said({"--offline", "maybe"}, 2).find("{wait,keep,revise}"), std::string::npos);
-  EXPECT_NE(said({"--api-key-file", "/nowhere"}, 1).find("--api-key-file"), std::string::npos);
+  const std::string key = scratch_.write_secret("key", "secret\n");
+  expect_mistake({"--listen", "0.0.0.0:0"}, 2, "--api-key-file");
+  expect_mistake({"--listen", "nowhere"}, 2, "--listen");
+  expect_mistake({"--listen", "192.0.2.1:0", "--api-key-file", key}, 1, "--listen 192.0.2.1:0: ");
+  expect_mistake({"--offline", "maybe"}, 2, "{wait,keep,revise}");
+  expect_mistake({"--api-key-file", "/nowhere"}, 1, "--api-key-file");
 }
 
 }  // namespace
