@@ -52,6 +52,16 @@ class OperationsTest : public ::testing::Test {
     return metrics_of(server.process());
   }
 
+  // Waits until the server has reloaded its files and said so.
+  static void reload(Server& server, const std::string& says) {
+    server.process().signal(SIGHUP);
+    ASSERT_TRUE(server.process().wait_for_error(says)) << server.process().err();
+  }
+  static void expect_orderly_end(Server& server) {
+    server.process().signal(SIGTERM);
+    EXPECT_EQ(server.process().wait(), 0);
+  }
+
   // Waits until the server has generated a few tokens.
   static void wait_for_an_answer(Server& server) { wait_for_tokens(server.process(), 5); }
 
@@ -167,8 +177,7 @@ TEST_F(OperationsTest, ClientsContinueOfflineAfterDrainTimeout) {
   Server server(scratch_, joined(kMonitoredAndPaced, {"--drain-timeout", "0"}));
   const auto client = start(server);
   wait_for_an_answer(server);
-  server.process().signal(SIGTERM);
-  EXPECT_EQ(server.process().wait(), 0);
+  expect_orderly_end(server);
   const json answer = output_of(*client);
   EXPECT_EQ(answer["provenance"].front(), "verified");
   EXPECT_EQ(answer["provenance"].back(), "offline");
@@ -204,9 +213,7 @@ TEST_F(OperationsTest, SighupReloadsCertificateAndToken) {
 
   install(second);
   std::ofstream(token) << "new\n";
-  server.process().signal(SIGHUP);
-  ASSERT_TRUE(server.process().wait_for_error("reloaded for new connections"))
-      << server.process().err();
+  reload(server, "reloaded for new connections");
   expect_all(output_of(*start_with_pin(server, second.pin, with_token)), "verified");
   EXPECT_EQ(start_with_pin(server, first.pin, with_token)->wait(), 4);
   scratch_.write_secret("old-token", "old\n");
@@ -217,15 +224,12 @@ TEST_F(OperationsTest, SighupReloadsCertificateAndToken) {
   install(first);
   std::filesystem::copy_file(second.key_file, key,
                              std::filesystem::copy_options::overwrite_existing);
-  server.process().signal(SIGHUP);
-  ASSERT_TRUE(server.process().wait_for_error("is not the key of the certificate"));
+  reload(server, "is not the key of the certificate");
   expect_all(output_of(*start_with_pin(server, second.pin, with_token)), "verified");
   std::filesystem::remove(certificate);
-  server.process().signal(SIGHUP);
-  ASSERT_TRUE(server.process().wait_for_error("No such file"));
+  reload(server, "No such file");
   expect_all(output_of(*start_with_pin(server, second.pin, with_token)), "verified");
-  server.process().signal(SIGTERM);
-  EXPECT_EQ(server.process().wait(), 0);
+  expect_orderly_end(server);
 }
 
 TEST_F(OperationsTest, SighupKeepsTokenIfFileIsInvalid) {
@@ -250,11 +254,9 @@ TEST_F(OperationsTest, SighupKeepsTokenIfFileIsInvalid) {
 TEST_F(OperationsTest, SighupKeepsIdentityIfItsFilesAreGone) {
   Server server(scratch_);
   std::filesystem::remove_all(scratch_ / "server-state");
-  server.process().signal(SIGHUP);
-  ASSERT_TRUE(server.process().wait_for_error("nothing was reloaded")) << server.process().err();
+  reload(server, "nothing was reloaded");
   expect_all(output_of(*start(server)), "verified");
-  server.process().signal(SIGTERM);
-  EXPECT_EQ(server.process().wait(), 0);
+  expect_orderly_end(server);
 }
 
 // A pipe can be read only once; a second read would block.
@@ -264,14 +266,11 @@ TEST_F(OperationsTest, SighupKeepsTokenReadFromPipe) {
   std::thread writer([&] { std::ofstream(pipe) << "old\n"; });
   Server server(scratch_, {"--token-file", pipe});
   writer.join();
-  server.process().signal(SIGHUP);
-  ASSERT_TRUE(server.process().wait_for_error("reloaded for new connections"))
-      << server.process().err();
+  reload(server, "reloaded for new connections");
   EXPECT_EQ(start(server)->wait(), 4) << "clients without a token are refused";
   const auto token = scratch_.write_secret("token", "old\n");
   expect_all(output_of(*start(server, {"--token-file", token})), "verified");
-  server.process().signal(SIGTERM);
-  EXPECT_EQ(server.process().wait(), 0);
+  expect_orderly_end(server);
 }
 
 // The token was replaced deliberately, so it stays invalid even if the token file is gone.
@@ -281,17 +280,13 @@ TEST_F(OperationsTest, SighupNeverRestoresReplacedToken) {
   const auto new_token = scratch_.write_secret("new-token", "new\n");
   Server server(scratch_, {"--token-file", token});
   scratch_.write_secret("token", "new\n");
-  server.process().signal(SIGHUP);
-  ASSERT_TRUE(server.process().wait_for_error("token reloaded for new connections"))
-      << server.process().err();
+  reload(server, "token reloaded for new connections");
   std::filesystem::remove(token);
   std::filesystem::create_directory(token);
-  server.process().signal(SIGHUP);
-  ASSERT_TRUE(server.process().wait_for_error("nothing was reloaded")) << server.process().err();
+  reload(server, "nothing was reloaded");
   std::filesystem::remove(token);
   ASSERT_EQ(::mkfifo(token.c_str(), 0600), 0);
-  server.process().signal(SIGHUP);
-  ASSERT_TRUE(server.process().wait_for_error("the token is unchanged")) << server.process().err();
+  reload(server, "the token is unchanged");
   EXPECT_EQ(start(server, {"--token-file", old_token})->wait(), 4);
   expect_all(output_of(*start(server, {"--token-file", new_token})), "verified");
 }
@@ -302,8 +297,7 @@ TEST_F(OperationsTest, LogContainsNoPromptsOrAnswers) {
   const std::string secret = "xylophone quartz 8675309";
   const auto client = start(server, {"-p", "What is a " + secret + "?"});
   const json answer = output_of(*client);
-  server.process().signal(SIGTERM);
-  ASSERT_EQ(server.process().wait(), 0);
+  expect_orderly_end(server);
 
   std::istringstream log(server.process().err());
   std::string all;
