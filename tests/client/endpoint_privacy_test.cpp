@@ -19,8 +19,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using nlohmann::json;
-using testing::ask;
 using testing::chat_of;
+using testing::events_of;
 using testing::HttpResult;
 using testing::kStory;
 using testing::LocalServerTest;
@@ -53,6 +53,14 @@ class PrivacyTest : public LocalServerTest {
     for (const Bytes& one : sorted) sent.insert(sent.end(), one.begin(), one.end());
     return sent;
   }
+  // The messages after that one, as the uplink page shows them.
+  std::vector<json> shown_since(std::uint64_t last) const {
+    std::vector<json> shown;
+    for (const UplinkRecord::Message& message : uplink_.since(last)) {
+      shown.push_back(to_json(message, bundle_.tokenizer()));
+    }
+    return shown;
+  }
   // Number of the last request sent; 0: none yet.
   std::uint64_t last_sent() const {
     const auto sent = uplink_.since(0);
@@ -66,10 +74,10 @@ class PrivacyTest : public LocalServerTest {
     peer.write(raw_chat(body, "X-Conversation-Id: " + id + "\r\n"));
     std::string told;
     for (std::string raw; told.size() < 60;) {
-      const Bytes more = peer.read_some();
+      const std::string more = testing::text_of(peer.read_some());
       EXPECT_FALSE(more.empty()) << raw;
       if (more.empty()) break;
-      raw.append(reinterpret_cast<const char*>(more.data()), more.size());
+      raw += more;
       told.clear();
       for (std::size_t at = raw.find("data: {"); at != std::string::npos;
            at = raw.find("data: {", at + 1)) {
@@ -123,8 +131,7 @@ TEST_F(PrivacyTest, SentBytesDoNotDependOnPrivateText) {
 TEST_F(PrivacyTest, PrefixSendsOnlyTextBeforePrivateText) {
   const auto sent_texts = [&](std::uint64_t since) {
     std::string texts;
-    for (const UplinkRecord::Message& message : uplink_.since(since)) {
-      const json shown = to_json(message, bundle_.tokenizer());
+    for (const json& shown : shown_since(since)) {
       if (shown["kind"] != "hello") texts += shown.value("text", "") + '|';
     }
     return texts;
@@ -156,7 +163,7 @@ TEST_F(PrivacyTest, PrefixSendsOnlyTextBeforePrivateText) {
   EXPECT_EQ(chat(again)["choices"][0]["x_edgedraft"]["private"], "local");
   EXPECT_EQ(sent_texts(before), "");
 
-  const json preview = json::parse(post("/v1/edgedraft/preview", again).body);
+  const json preview = posted("/v1/edgedraft/preview", again);
   EXPECT_EQ(preview["messages"],
             json::parse(R"([{"role": "user", "content": "Tell me a story about a dog and "}])"));
 }
@@ -213,8 +220,8 @@ TEST_F(PrivacyTest, KeepsValuesPrivateInLaterRequests) {
   for (const json& request : requests) chat(request);
   EXPECT_EQ(text(requests[2]), "\"Annabel Quist\"") << "the value replaces its placeholder";
   std::size_t looked_at = 0;
-  for (const UplinkRecord::Message& message : uplink_.since(before)) {
-    const std::string shown = to_json(message, bundle_.tokenizer()).dump();
+  for (const json& message : shown_since(before)) {
+    const std::string shown = message.dump();
     for (const char* const word : {"nnabel", "NNABEL", "uist"}) {
       EXPECT_EQ(shown.find(word), std::string::npos) << shown;
     }
@@ -256,18 +263,15 @@ TEST_F(PrivacyTest, MasksOrRefusesPrivateTextInEveryField) {
   named["function"]["name"] = "Annabel Quist";
   json numbered = call;
   numbered["id"] = "annabel quist";
-  const json refused[] = {
+  const json named_requests[] = {
       history_of(named), history_of(numbered),
       chat_of("Who?", schema_of({{"const", {{"type", "Annabel Quist"}}}})),
       chat_of("Who?", schema_of({{"type", "object"}, {"required", {"Annabel Quist"}}}))};
-  for (const json& request : refused) {
-    const HttpResult result = post("/v1/chat/completions", request);
-    EXPECT_EQ(result.status, 400u) << request;
-    EXPECT_EQ(json::parse(result.body)["error"]["code"], "private_name") << result.body;
+  for (const json& request : named_requests) {
+    EXPECT_EQ(refused("/v1/chat/completions", request)["code"], "private_name") << request;
   }
   std::size_t looked_at = 0;
-  for (const UplinkRecord::Message& message : uplink_.since(before)) {
-    const json told = to_json(message, bundle_.tokenizer());
+  for (const json& told : shown_since(before)) {
     const std::string shown = told.dump();
     EXPECT_EQ(shown.find("nnabel"), std::string::npos) << shown;
     EXPECT_EQ(shown.find("uist"), std::string::npos) << shown;
@@ -291,10 +295,9 @@ TEST_F(PrivacyTest, PrefixKeepsRequestWithPrivateNameLocal) {
   body["messages"].push_back({{"role", "tool"}, {"tool_call_id", "a"}, {"content", "done"}});
   body["messages"].push_back({{"role", "user"}, {"content", "And Annabel Quist?"}});
   EXPECT_EQ(chat(body)["choices"][0]["x_edgedraft"]["private"], "local");
-  for (const UplinkRecord::Message& message : uplink_.since(before)) {
+  for (const json& shown : shown_since(before)) {
     // The end of the previous answer may leave late.
-    const json kind = to_json(message, bundle_.tokenizer())["kind"];
-    EXPECT_TRUE(kind == "hello" || kind == "cancel") << kind;
+    EXPECT_TRUE(shown["kind"] == "hello" || shown["kind"] == "cancel") << shown;
   }
 }
 
@@ -314,10 +317,8 @@ TEST_F(PrivacyTest, RestoresToolArgumentsIfRequestAllows) {
     json whole = chat(body)["choices"][0]["message"]["tool_calls"][0];
     json streamed = body;
     streamed["stream"] = true;
-    for (const std::string& data :
-         testing::event_data(post("/v1/chat/completions", streamed).body)) {
-      if (data == "[DONE]") break;
-      const json delta = json::parse(data)["choices"][0]["delta"];
+    for (json& event : events_of(post("/v1/chat/completions", streamed))) {
+      json& delta = event["choices"][0]["delta"];
       if (!delta.contains("tool_calls")) continue;
       EXPECT_EQ(delta["tool_calls"][0]["function"], whole["function"]);
       EXPECT_EQ(delta["tool_calls"][0].value("x_restored", false),
@@ -343,8 +344,7 @@ TEST_F(PrivacyTest, EchoesPromptUnescapedBeforeJsonAnswer) {
                      {"echo", true},
                      {"json_schema", {{"const", value}}},
                      {"max_tokens", 60}};
-  const std::string text =
-      json::parse(post("/v1/completions", body).body)["choices"][0]["text"].get<std::string>();
+  const std::string text = posted("/v1/completions", body)["choices"][0]["text"].get<std::string>();
   EXPECT_EQ(text, "Say " + value + " again. " + json(value).dump());
 }
 
@@ -364,10 +364,9 @@ TEST_F(PrivacyTest, RestoresNoValueInLinkBegunByPrompt) {
     const auto said = [&](const std::string& path, const json& body) {
       const HttpResult result = post(path, body);
       std::string text;
-      for (const std::string& data :
-           streams ? testing::event_data(result.body) : std::vector<std::string>{result.body}) {
-        if (data == "[DONE]") break;
-        const json choice = json::parse(data)["choices"][0];
+      for (json& event :
+           streams ? events_of(result) : std::vector<json>{json::parse(result.body)}) {
+        json& choice = event["choices"][0];
         text += choice.contains("text")
                     ? choice["text"].get<std::string>()
                     : choice[streams ? "delta" : "message"].value("content", "");
@@ -413,9 +412,7 @@ TEST_F(PrivacyTest, LocalKeepsAnswersAndTheirQuotesOnDevice) {
   const json quoted = chat(chat_of("What does this mean: \"" + told.substr(told.size() / 3) + "\"?",
                                    {{"private", "local"}, {"max_tokens", 10}}))["choices"][0];
   EXPECT_EQ(quoted["x_edgedraft"]["private"], "local");
-  for (const UplinkRecord::Message& message : uplink_.since(before)) {
-    EXPECT_EQ(to_json(message, bundle_.tokenizer())["kind"], "hello");
-  }
+  for (const json& shown : shown_since(before)) EXPECT_EQ(shown["kind"], "hello");
   const json free = chat(
       chat_of("What is 47 plus 38?", {{"private", "local"}, {"max_tokens", 10}}))["choices"][0];
   EXPECT_GT(free["x_edgedraft"]["target_passes"], 0);
@@ -434,8 +431,7 @@ TEST_F(PrivacyTest, LocalKeepsQuotesOfStoppedAnswerOnDevice) {
   const std::string id(32, 's');
   RawPeer peer(api_->port());
   const std::string told = begun_here(peer, id);
-  EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = "/v1/stream?conv_id=" + id}).status,
-            204u);
+  EXPECT_EQ(remove("/v1/stream?conv_id=" + id).status, 204u);
   const json quoted = chat(chat_of("What does this mean: \"" + told + "\"?",
                                    {{"private", "local"}, {"max_tokens", 10}}))["choices"][0];
   EXPECT_EQ(quoted["x_edgedraft"]["private"], "local");
@@ -448,32 +444,29 @@ TEST_F(PrivacyTest, MasksQuotesOfUnfinishedLocalAnswer) {
   const std::string told = begun_here(peer, std::string(32, 's'));
   const json question =
       chat_of("What does this mean: \"" + told + "\"?", {{"private", "mask"}, {"max_tokens", 5}});
-  const json preview = json::parse(post("/v1/edgedraft/preview", question).body);
+  const json preview = posted("/v1/edgedraft/preview", question);
   EXPECT_EQ(preview["messages"][0]["content"], "[TEXT_001]");
   EXPECT_EQ(chat(question)["choices"][0]["x_edgedraft"]["private"], json({{"text", 1}}));
 }
 
 TEST_F(PrivacyTest, RefusesUnmarkedDetectedTextIfConfigured) {
   start({.privacy = {.detects = {PrivateType::mail}, .refuses_detected = true}});
-  const HttpResult refused = post("/v1/chat/completions", chat_of("Write to zoe@lee.org."));
-  EXPECT_EQ(refused.status, 400u);
-  EXPECT_EQ(json::parse(refused.body)["error"]["code"], "private_text_found");
-  EXPECT_EQ(refused.body.find("zoe"), std::string::npos);
+  const json error = refused("/v1/chat/completions", chat_of("Write to zoe@lee.org."));
+  EXPECT_EQ(error["code"], "private_text_found");
+  EXPECT_EQ(error.dump().find("zoe"), std::string::npos);
   EXPECT_EQ(
       post("/v1/chat/completions", chat_of("Write to <private>zoe@lee.org</private>.")).status,
       200u);
   const json tools = json::parse(
       R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
            "properties": {"zoe@lee.org": {"type": "string"}}}}}])");
-  const HttpResult named =
-      post("/v1/chat/completions",
-           chat_of("Write to <private>zoe@lee.org</private>.", {{"tools", tools}}));
-  EXPECT_EQ(json::parse(named.body)["error"]["code"], "private_name");
+  const json named = chat_of("Write to <private>zoe@lee.org</private>.", {{"tools", tools}});
+  EXPECT_EQ(refused("/v1/chat/completions", named)["code"], "private_name");
 }
 
 TEST_F(PrivacyTest, UplinkPageShowsSentMessages) {
   sent_for(chat_of("I am <private>Annabel</private>.", {{"max_tokens", 5}}));
-  const json seen = json::parse(ask(api_->port(), {.path = "/v1/edgedraft/uplink"}).body)["data"];
+  const json seen = page("/v1/edgedraft/uplink")["data"];
   ASSERT_GE(seen.size(), 2u);
   EXPECT_EQ(seen[0]["kind"], "hello");
   EXPECT_FALSE(seen[0].contains("hex"));
@@ -481,10 +474,8 @@ TEST_F(PrivacyTest, UplinkPageShowsSentMessages) {
   EXPECT_NE(seen[1]["text"].get<std::string>().find("I am [TEXT_001]."), std::string::npos);
   EXPECT_EQ(seen[1]["hex"].get<std::string>().size(), 2 * seen[1]["bytes"].get<std::size_t>());
   const std::string last = std::to_string(seen.back()["number"].get<std::uint64_t>());
-  EXPECT_TRUE(
-      json::parse(ask(api_->port(), {.path = "/v1/edgedraft/uplink?since=" + last}).body)["data"]
-          .empty());
-  EXPECT_EQ(ask(api_->port(), {.path = "/v1/edgedraft/uplink?since=x"}).status, 400u);
+  EXPECT_TRUE(page("/v1/edgedraft/uplink?since=" + last)["data"].empty());
+  EXPECT_EQ(get("/v1/edgedraft/uplink?since=x").status, 400u);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -34,15 +35,27 @@ inline std::string raw_chat(const std::string& body, const std::string& headers 
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
+// A stream's events without the final "[DONE]".
+inline std::vector<json> events_of(const HttpResult& stream) {
+  std::vector<json> events;
+  for (const std::string& data : event_data(stream.body)) {
+    if (data != "[DONE]") events.push_back(json::parse(data));
+  }
+  return events;
+}
+
 // The text of a chat's stream with one choice.
 inline std::string streamed_text(const HttpResult& stream) {
   std::string text;
-  for (const std::string& data : event_data(stream.body)) {
-    if (data == "[DONE]") break;
-    const json delta = json::parse(data)["choices"][0]["delta"];
+  for (json& event : events_of(stream)) {
+    json& delta = event["choices"][0]["delta"];
     if (delta.contains("content")) text += delta["content"];
   }
   return text;
+}
+
+inline std::string text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 class LocalServerTest : public ::testing::Test {
@@ -69,20 +82,19 @@ class LocalServerTest : public ::testing::Test {
                                      .sessions_max = 80,
                                      .pass_pace = setting.pass_pace})
                   .value();
-    drafters_.emplace(SharedDrafters::Options{.first = [this] {
-      LoadedDrafter loaded{.backend = make_cpu_backend({.threads = 1}), .weights = nullptr};
-      loaded.weights = bundle_.load_drafter(*loaded.backend);
-      return loaded;
-    }});
+    const auto loader = [](const BundleFile& bundle) {
+      return SharedDrafters::Options{.first = [&bundle] {
+        LoadedDrafter loaded{.backend = make_cpu_backend({.threads = 1}), .weights = nullptr};
+        loaded.weights = bundle.load_drafter(*loaded.backend);
+        return loaded;
+      }};
+    };
+    drafters_.emplace(loader(bundle_));
     writers_.reset();
     if (setting.writes_alone) {
       alone_.emplace(
           BundleFile::open(EDGEDRAFT_MODELS "/independent.gguf", BundleUse::draft).value());
-      writers_.emplace(SharedDrafters::Options{.first = [this] {
-        LoadedDrafter loaded{.backend = make_cpu_backend({.threads = 1}), .weights = nullptr};
-        loaded.weights = alone_->load_drafter(*loaded.backend);
-        return loaded;
-      }});
+      writers_.emplace(loader(*alone_));
     }
     engine_.emplace(&*drafters_, writers_ ? &*writers_ : nullptr, &grid_);
     api_ = LocalServer::start(
@@ -142,9 +154,7 @@ class LocalServerTest : public ::testing::Test {
               };
               link_options.plug = &plug_;
               link_options.grid = &grid_;
-              auto link = ClientLink::open(std::move(link_options));
-              if (!link) return link.error();
-              return std::move(*link);
+              return ClientLink::open(std::move(link_options)).value();
             },
             .observer = observer,
             .is_end = [this](std::uint32_t token) { return bundle_.tokenizer().is_end(token); },
@@ -159,6 +169,21 @@ class LocalServerTest : public ::testing::Test {
         api_->port(),
         {.method = "POST", .path = path, .headers = std::move(headers), .body = body.dump()});
   }
+  HttpResult get(const std::string& path) { return ask(api_->port(), {.path = path}); }
+  HttpResult remove(const std::string& path) {
+    return ask(api_->port(), {.method = "DELETE", .path = path});
+  }
+  // JSON replies.
+  json page(const std::string& path) { return json::parse(get(path).body); }
+  json posted(const std::string& path, const json& body) {
+    return json::parse(post(path, body).body);
+  }
+  // The error of a request that must be refused with this status.
+  json refused(const std::string& path, const json& body, unsigned status = 400) {
+    const HttpResult result = post(path, body);
+    EXPECT_EQ(result.status, status) << result.body;
+    return json::parse(result.body)["error"];
+  }
   json chat(const json& body) {
     const HttpResult result = post("/v1/chat/completions", body);
     EXPECT_EQ(result.status, 200u) << result.body;
@@ -166,10 +191,16 @@ class LocalServerTest : public ::testing::Test {
   }
   std::string text(const json& body) { return chat(body)["choices"][0]["message"]["content"]; }
   double metric(const std::string& name) {
-    const std::string page = ask(api_->port(), {.path = "/metrics"}).body;
+    const std::string page = get("/metrics").body;
     const std::size_t at = page.find("\nedgedraft_client:" + name + ' ');
     EXPECT_NE(at, std::string::npos) << name;
     return std::stod(page.substr(page.find(' ', at) + 1));
+  }
+  void wait_until_idle() {
+    const Instant deadline = Clock::now() + std::chrono::seconds(10);
+    while (metric("requests_processing") > 0.0 && Clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
   }
 
   BundleFile bundle_ =

@@ -9,26 +9,27 @@
 #include <list>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string_view>
 #include <thread>
 
 #include "tests/client/local_server_rig.h"
 #include "tests/net/raw_peer.h"
 #include "tests/support/demo_prompts.h"
+#include "tests/support/expect.h"
 
 namespace edgedraft::client {
 namespace {
 
 using namespace std::chrono_literals;
 using nlohmann::json;
-using testing::ask;
 using testing::chat_of;
 using testing::event_data;
+using testing::events_of;
 using testing::HttpResult;
 using testing::kStory;
 using testing::LocalServerTest;
 using testing::raw_chat;
 using testing::streamed_text;
+using testing::text_of;
 
 TEST_F(LocalServerTest, EndsOldestUnreadStreamsWhenOthersBegin) {
   start({.conversations = 16, .pass_pace = std::chrono::milliseconds(500)});
@@ -37,17 +38,15 @@ TEST_F(LocalServerTest, EndsOldestUnreadStreamsWhenOthersBegin) {
   for (int i = 0; i < 10; ++i) {
     const std::string name = "a-name-that-nobody-guesses-" + std::to_string(i);
     names.push_back(name);
-    const std::string body = chat_of(kStory, {{"stream", true}}).dump();
     peers.emplace_back(api_->port());
-    peers.back().write(
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Conversation-Id: " + name +
-        "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    peers.back().write(raw_chat(chat_of(kStory, {{"stream", true}}).dump(),
+                                "X-Conversation-Id: " + name + "\r\n"));
     peers.back().read_some();
   }
   peers.clear();
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_EQ(post("/v1/chat/completions", chat_of("Hi", {{"max_tokens", 1}})).status, 200u);
-  const json streams = json::parse(post("/v1/streams/lookup", {{"conversation_ids", names}}).body);
+  const json streams = posted("/v1/streams/lookup", {{"conversation_ids", names}});
   ASSERT_EQ(streams.size(), 10u);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(streams[i]["is_done"], i < 2) << i;
 }
@@ -64,7 +63,7 @@ TEST_F(LocalServerTest, AnswersOthersWhileReadingLargeRequest) {
   // Waits for the body to arrive.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   int others = 0;
-  for (; !is_read; ++others) EXPECT_EQ(ask(api_->port(), {.path = "/v1/models"}).status, 200u);
+  for (; !is_read; ++others) EXPECT_EQ(get("/v1/models").status, 200u);
   large.join();
   EXPECT_GT(others, 10);
 }
@@ -73,9 +72,7 @@ TEST_F(LocalServerTest, RefusesBodiesTooLargeForAnyContext) {
   start({});
   EXPECT_EQ(post("/v1/chat/completions", chat_of("Hi", {{"max_tokens", 1}})).status, 200u);
   const std::string text(1'500'000, 'a');
-  const HttpResult refused = post("/v1/chat/completions", chat_of(text));
-  EXPECT_EQ(refused.status, 400u);
-  EXPECT_EQ(json::parse(refused.body)["error"]["code"], "context_length_exceeded");
+  EXPECT_EQ(refused("/v1/chat/completions", chat_of(text))["code"], "context_length_exceeded");
   EXPECT_EQ(post("/v1/completions", {{"prompt", text}, {"max_tokens", 1}}).status, 400u);
 }
 
@@ -86,10 +83,7 @@ TEST_F(LocalServerTest, RefusesWithoutReadingBody) {
     RawPeer peer(api_->port());
     peer.write(std::string(line) +
                " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16000000\r\n\r\n");
-    const Bytes answer = peer.read_some();
-    EXPECT_TRUE(std::string(reinterpret_cast<const char*>(answer.data()), answer.size())
-                    .starts_with("HTTP/1.1 4"))
-        << line;
+    EXPECT_TRUE(text_of(peer.read_some()).starts_with("HTTP/1.1 4")) << line;
   }
 }
 
@@ -281,11 +275,10 @@ TEST_F(LocalServerTest, RefusesChatThatRendersEmpty) {
   const json secret = {{"role", "system"}, {"content", "I am <private>Ann</private>."}};
   for (const json& message : {open, secret}) {
     for (const char* const mode : {"mask", "local", "prefix"}) {
-      const HttpResult result =
-          post("/v1/chat/completions",
-               {{"messages", json::array({message})}, {"private", mode}, {"max_tokens", 2}});
-      EXPECT_EQ(result.status, 400u) << mode;
-      EXPECT_NE(result.body.find("no token"), std::string::npos) << result.body;
+      const json error =
+          refused("/v1/chat/completions",
+                  {{"messages", json::array({message})}, {"private", mode}, {"max_tokens", 2}});
+      EXPECT_TRUE(contains(error.dump(), "no token")) << mode;
     }
   }
   const json user = {{"role", "user"}, {"content", "Hi"}};
@@ -311,9 +304,8 @@ TEST_F(LocalServerTest, CallsFunctionsAndContinuesWithResults) {
   streamed["stream"] = true;
   json deltas = json::array();
   std::string reason;
-  for (const std::string& data : event_data(post("/v1/chat/completions", streamed).body)) {
-    if (data == "[DONE]") break;
-    const json one = json::parse(data)["choices"][0];
+  for (json& event : events_of(post("/v1/chat/completions", streamed))) {
+    json& one = event["choices"][0];
     if (one["delta"].contains("tool_calls")) deltas.push_back(one["delta"]["tool_calls"]);
     EXPECT_EQ(one["delta"].value("content", ""), "");
     if (!one["finish_reason"].is_null()) reason = one["finish_reason"];
@@ -357,8 +349,7 @@ TEST_F(LocalServerTest, CallsFunctionsInTemplateForm) {
           "function": {"name": "set_alarm", "parameters": {"type": "object",
             "properties": {"loud": {"type": "boolean"}, "factor": {"const": 1.5}},
             "required": ["loud", "factor"], "additionalProperties": false}}}])")}});
-  const std::string prompt =
-      json::parse(post("/apply-template", body).body)["prompt"].get<std::string>();
+  const std::string prompt = posted("/apply-template", body)["prompt"].get<std::string>();
   EXPECT_NE(prompt.find("\"factor\": {\"const\": 1.5}"), std::string::npos) << prompt;
   const json first = chat(body);
   const json& choice = first["choices"][0];
@@ -379,9 +370,8 @@ TEST_F(LocalServerTest, CallsFunctionsInTemplateForm) {
 TEST_F(LocalServerTest, NamesOfflineBundleIfDrafterNeedsTarget) {
   for (const json& body : {chat_of("Hi", {{"route", "device"}}),
                            chat_of("I am <private>Ann</private>.", {{"private", "local"}})}) {
-    const HttpResult refused = post("/v1/chat/completions", body);
-    EXPECT_EQ(refused.status, 400u);
-    EXPECT_NE(refused.body.find("give --offline-bundle FILE"), std::string::npos) << refused.body;
+    EXPECT_TRUE(
+        contains(refused("/v1/chat/completions", body).dump(), "give --offline-bundle FILE"));
   }
 }
 
@@ -398,20 +388,15 @@ TEST_F(LocalServerTest, MarksDeviceAnswersInHeaderAndFingerprint) {
     body["stream"] = true;
     const HttpResult stream = post("/v1/chat/completions", body);
     EXPECT_EQ(stream.header("X-Edgedraft-State"), is_alone ? "offline" : "");
-    json last;
-    for (const std::string& data : event_data(stream.body)) {
-      if (data != "[DONE]") last = json::parse(data);
-    }
+    const json last = events_of(stream).back();
     EXPECT_EQ(fingerprint(last).ends_with(" offline"), is_alone) << last;
   }
 }
 
 TEST_F(LocalServerTest, RefersOllamaClientsToV1) {
-  const HttpResult told = post("/api/chat", {{"model", "test"}});
-  EXPECT_EQ(told.status, 404u);
-  const json error = json::parse(told.body)["error"];
-  ASSERT_TRUE(error.is_string()) << told.body;
-  EXPECT_NE(error.get<std::string>().find("/v1"), std::string::npos);
+  const json error = refused("/api/chat", {{"model", "test"}}, 404);
+  ASSERT_TRUE(error.is_string()) << error;
+  EXPECT_TRUE(contains(error.get<std::string>(), "/v1"));
 }
 
 TEST_F(LocalServerTest, ListsUnenforcedSchemaKeywordsInHeader) {
@@ -478,9 +463,8 @@ TEST_F(LocalServerTest, ReportsLogProbabilitiesPerToken) {
   body["stream"] = true;
   json streamed = json::array();
   std::size_t with = 0;
-  for (const std::string& data : event_data(post("/v1/chat/completions", body).body)) {
-    if (data == "[DONE]") break;
-    const json one = json::parse(data)["choices"][0];
+  for (json& event : events_of(post("/v1/chat/completions", body))) {
+    json& one = event["choices"][0];
     if (one["logprobs"].is_null()) continue;
     ++with;
     for (const json& token : one["logprobs"]["content"]) streamed.push_back(token);
@@ -489,7 +473,7 @@ TEST_F(LocalServerTest, ReportsLogProbabilitiesPerToken) {
   EXPECT_GT(with, 1u);
 
   const json completion = {{"prompt", "Once upon a time"}, {"max_tokens", 6}, {"logprobs", 3}};
-  const json text_choice = json::parse(post("/v1/completions", completion).body)["choices"][0];
+  const json text_choice = posted("/v1/completions", completion)["choices"][0];
   EXPECT_EQ(text_choice["logprobs"]["tokens"].size(), 6u);
   EXPECT_EQ(text_choice["logprobs"]["top_logprobs"][5].size(), 3u);
   EXPECT_EQ(text_choice["logprobs"]["text_offset"][1],
@@ -501,20 +485,18 @@ TEST_F(LocalServerTest, ReportsLogProbabilitiesPerToken) {
 }
 
 TEST_F(LocalServerTest, ContinuesTextFromTextOrTokens) {
-  const json answer = json::parse(
-      post("/v1/completions", {{"prompt", "Once upon a time"}, {"max_tokens", 6}, {"echo", true}})
-          .body);
+  const json answer = posted("/v1/completions",
+                             {{"prompt", "Once upon a time"}, {"max_tokens", 6}, {"echo", true}});
   EXPECT_EQ(answer["object"], "text_completion");
   const std::string text = answer["choices"][0]["text"];
   EXPECT_TRUE(text.starts_with("Once upon a time"));
   EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(answer["usage"]["completion_tokens"], 6);
   const json tokens = bundle_.encode_raw("Once upon a time");
-  const json same =
-      json::parse(post("/v1/completions", {{"prompt", tokens}, {"max_tokens", 6}}).body);
+  const json same = posted("/v1/completions", {{"prompt", tokens}, {"max_tokens", 6}});
   EXPECT_EQ("Once upon a time" + same["choices"][0]["text"].get<std::string>(), text);
-  const json echoed = json::parse(
-      post("/v1/completions", {{"prompt", tokens}, {"max_tokens", 6}, {"echo", true}}).body);
+  const json echoed =
+      posted("/v1/completions", {{"prompt", tokens}, {"max_tokens", 6}, {"echo", true}});
   EXPECT_EQ(echoed["choices"][0]["text"], text);
   EXPECT_EQ(post("/v1/completions", {{"prompt", {1 << 20}}}).status, 400u);
 }
@@ -579,7 +561,7 @@ TEST_F(LocalServerTest, TenThousandConnectionsLeaveOthersUnaffected) {
   unsigned status = 0;
   for (const Instant deadline = Clock::now() + 10s; status != 200 && Clock::now() < deadline;) {
     try {
-      status = ask(api_->port(), {.path = "/health"}).status;
+      status = get("/health").status;
     } catch (const boost::system::system_error&) {
       std::this_thread::sleep_for(10ms);  // some closed connections may still count
     }
@@ -596,16 +578,13 @@ TEST_F(LocalServerTest, EndsAnswerAfterClientDisconnects) {
     peer.write(raw_chat(body));
     std::string read;
     while (read.find("content") == std::string::npos) {
-      const Bytes some = peer.read_some();
+      const std::string some = text_of(peer.read_some());
       ASSERT_FALSE(some.empty());
-      read.append(reinterpret_cast<const char*>(some.data()), some.size());
+      read += some;
     }
     EXPECT_EQ(metric("requests_processing"), 1.0);
   }
-  const Instant deadline = Clock::now() + 10s;
-  while (metric("requests_processing") > 0.0 && Clock::now() < deadline) {
-    std::this_thread::sleep_for(5ms);
-  }
+  wait_until_idle();
   EXPECT_EQ(metric("requests_processing"), 0.0);
   EXPECT_EQ(metric("answers_total"), 1.0);
   EXPECT_LT(metric("generation_tokens_total"), 60.0);
@@ -619,31 +598,28 @@ TEST_F(LocalServerTest, KeptStreamOutlivesConnectionAndCanBeReread) {
     peer.write(raw_chat(body.dump(), "X-Conversation-Id: " + id + "\r\n"));
     ASSERT_FALSE(peer.read_some().empty());
   }
-  const HttpResult stream = ask(api_->port(), {.path = "/v1/stream?conv_id=" + id + "&from=0"});
+  const HttpResult stream = get("/v1/stream?conv_id=" + id + "&from=0");
   EXPECT_EQ(stream.status, 200u);
   const auto data = event_data(stream.body);
   ASSERT_FALSE(data.empty());
   EXPECT_EQ(data.back(), "[DONE]");
   EXPECT_EQ(streamed_text(stream), text(chat_of(kStory)));
 
-  const json found =
-      json::parse(post("/v1/streams/lookup", {{"conversation_ids", {id, "unknown"}}}).body);
+  const json found = posted("/v1/streams/lookup", {{"conversation_ids", {id, "unknown"}}});
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0]["conversation_id"], id);
   EXPECT_TRUE(found[0]["is_done"]);
   const std::size_t bytes = found[0]["total_bytes"];
   // Keep-alive comments are not part of it.
   EXPECT_EQ(bytes, stream.body.size());
-  const HttpResult tail = ask(api_->port(), {.path = "/v1/stream?conv_id=" + id + "&from=100"});
+  const HttpResult tail = get("/v1/stream?conv_id=" + id + "&from=100");
   EXPECT_EQ(tail.body, stream.body.substr(100));
   for (const std::string& from :
        std::vector<std::string>{"-1", "x", "", std::to_string(bytes + 1)}) {
-    EXPECT_EQ(ask(api_->port(), {.path = "/v1/stream?from=" + from + "&conv_id=" + id}).status,
-              400u);
+    EXPECT_EQ(get("/v1/stream?from=" + from + "&conv_id=" + id).status, 400u);
   }
-  EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = "/v1/stream?conv_id=" + id}).status,
-            204u);
-  EXPECT_EQ(ask(api_->port(), {.path = "/v1/stream?conv_id=" + id}).status, 404u);
+  EXPECT_EQ(remove("/v1/stream?conv_id=" + id).status, 204u);
+  EXPECT_EQ(get("/v1/stream?conv_id=" + id).status, 404u);
   EXPECT_EQ(post("/v1/chat/completions", body, {{"X-Conversation-Id", "short"}}).status, 400u);
 }
 
@@ -654,7 +630,7 @@ TEST_F(LocalServerTest, KeptStreamReportsFailureToLaterReaders) {
   const HttpResult asked =
       post("/v1/chat/completions", chat_of(much, {{"stream", true}}), {{"X-Conversation-Id", id}});
   EXPECT_EQ(asked.status, 400u);
-  const HttpResult stream = ask(api_->port(), {.path = "/v1/stream?conv_id=" + id});
+  const HttpResult stream = get("/v1/stream?conv_id=" + id);
   ASSERT_EQ(stream.status, 200u);
   const auto data = event_data(stream.body);
   ASSERT_EQ(data.size(), 1u);
@@ -669,7 +645,7 @@ TEST_F(LocalServerTest, EndsKeptStreamOverSizeLimit) {
   const auto data = event_data(stream.body);
   ASSERT_FALSE(data.empty());
   EXPECT_EQ(json::parse(data.back())["error"]["code"], "stream_lost") << data.back();
-  const json found = json::parse(post("/v1/streams/lookup", {{"conversation_ids", {id}}}).body);
+  const json found = posted("/v1/streams/lookup", {{"conversation_ids", {id}}});
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0]["is_done"], true);
 }
@@ -681,15 +657,9 @@ TEST_F(LocalServerTest, StopsKeptStreamByNameAlone) {
   RawPeer peer(api_->port());
   peer.write(raw_chat(body, "Connection: close\r\nX-Conversation-Id: " + id + "\r\n"));
   ASSERT_FALSE(peer.read_some().empty());
-  EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = "/v1/stream?conv_id=" + id}).status,
-            204u);
-  const Bytes rest = peer.read_to_end();
-  const std::string_view told(reinterpret_cast<const char*>(rest.data()), rest.size());
-  EXPECT_NE(told.find("\"stream_deleted\""), std::string_view::npos);
-  const Instant deadline = Clock::now() + 10s;
-  while (metric("requests_processing") > 0.0 && Clock::now() < deadline) {
-    std::this_thread::sleep_for(5ms);
-  }
+  EXPECT_EQ(remove("/v1/stream?conv_id=" + id).status, 204u);
+  EXPECT_TRUE(contains(text_of(peer.read_to_end()), "\"stream_deleted\""));
+  wait_until_idle();
   EXPECT_LT(metric("generation_tokens_total"), 60.0);
 }
 
