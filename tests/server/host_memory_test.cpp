@@ -99,20 +99,27 @@ TEST_F(HostMemoryTest, FailedRefusalLeavesOthersServed) {
   expect_service();
 }
 
+// If the host has no memory for its rows, or the device is lost.
 TEST_F(HostMemoryTest, FailedTapCostsOnlyItsSession) {
-  // Fails from its second read on: a prompt's rows arrive, a run's do not.
-  testing::TapBy tap(8, [read = false](std::uint32_t, std::span<float> rows) mutable {
-    if (std::exchange(read, true)) throw std::bad_alloc();
-    std::ranges::fill(rows, 0.0f);
-  });
-  const auto answer = std::make_shared<RunsAnswer>();
-  Client unlucky = client_of(1, answer);
-  unlucky.tap = &tap;
-  ask(unlucky, {.credit = 10, .rows = true, .hold = wire::Hold::lockstep});
-  answer->wait_prompt_answered();
-  scheduler_.hints(1, {.round = 1, .complete = true, .position = 3});
-  EXPECT_EQ(answer->wait_refused().code, Errc::refused);
-  expect_service();
+  for (const bool is_device : {false, true}) {
+    // Fails from its second read on: a prompt's rows arrive, a run's do not.
+    testing::TapBy tap(8, [=, read = false](std::uint32_t, std::span<float> rows) mutable {
+      if (read && is_device) throw DeviceError("the device is lost");
+      if (std::exchange(read, true)) throw std::bad_alloc();
+      std::ranges::fill(rows, 0.0f);
+    });
+    const std::uint64_t connection = is_device ? 2 : 1;
+    const auto answer = std::make_shared<RunsAnswer>();
+    ask(client_of(connection, answer, &tap),
+        {.credit = 10, .rows = true, .hold = wire::Hold::lockstep});
+    answer->wait_prompt_answered();
+    scheduler_.hints(connection, {.round = 1, .complete = true, .position = 3});
+    EXPECT_EQ(answer->wait_refused().code, Errc::refused);
+    const auto again = std::make_shared<AwaitedAnswer>();
+    scheduler_.post(client_of(connection, again), wire::Prefill{.round = 2, .base_length = 3});
+    EXPECT_EQ(again->wait().value().code, Errc::session_unknown);
+    expect_service();
+  }
 }
 
 TEST_F(HostMemoryTest, FailureOutsideRequestsRefusesAllAndServesNext) {

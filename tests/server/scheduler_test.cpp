@@ -416,44 +416,6 @@ TEST_F(SchedulerTest, NeverOvertakesRequestMoreThanTwice) {
   for (std::uint64_t id = 1; id <= kDrafting + kPrompting; ++id) EXPECT_GE(verdicts[id], 20) << id;
 }
 
-TEST_F(SchedulerTest, RefusesRequestsWhenQueueIsFull) {
-  Scheduler scheduler(
-      parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0},
-                           .pace = [](std::uint32_t) { return std::chrono::milliseconds(200); }},
-                .queue_max = 2});
-  Random random(5);
-  std::vector<Client> clients;
-  for (std::uint64_t id = 1; id <= 5; ++id) clients.push_back(client(id));
-  for (const Client& c : clients) scheduler.post(c, prefill(1, random_tokens(random, 5)));
-  std::size_t refused = 0;
-  for (std::size_t i = 0; i < clients.size(); ++i) {
-    const auto reply = inbox_.take();
-    ASSERT_TRUE(reply);
-    const auto* refusal = std::get_if<RefusedRound>(&reply->what);
-    if (refusal == nullptr) continue;
-    ++refused;
-    EXPECT_NE(refusal->error.message.find("overloaded"), std::string::npos);
-  }
-  EXPECT_GE(refused, 1u);
-  EXPECT_LE(refused, 3u);
-}
-
-TEST_F(SchedulerTest, LimitsNumberOfSessions) {
-  Scheduler scheduler(
-      parts(), {.passes = {.sessions = {.sessions_max = 2, .kv_bytes_max = 0}}, .queue_max = 100});
-  Random random(6);
-  const auto outcome = [&](const Client& c) {
-    scheduler.post(c, prefill(1, random_tokens(random, 5)));
-    const auto reply = inbox_.take();
-    return reply && std::holds_alternative<wire::Verdict>(reply->what);
-  };
-  EXPECT_TRUE(outcome(client(1)));
-  EXPECT_TRUE(outcome(client(2)));
-  EXPECT_FALSE(outcome(client(3)));
-  scheduler.ended(1);  // its session is evicted
-  EXPECT_TRUE(outcome(client(4)));
-}
-
 // A connection that reads its prompts' rows only when released.
 class RowsInbox final : public Replies {
  public:
@@ -520,36 +482,6 @@ TEST_F(SchedulerTest, CancelledRequestStopsRowsOfPreviousPrompt) {
   serve_another(4);
   serve_another(5);
   EXPECT_EQ(rows->chunk_count, 0);
-}
-
-// Fails when its activations are read.
-TEST_F(SchedulerTest, DeviceFailureCostsOnlyItsSession) {
-  Scheduler scheduler(
-      parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0}}, .queue_max = 100});
-  Random random(9);
-  TapBy tap(8, [](std::uint32_t, std::span<float>) { throw DeviceError("the device is lost"); });
-  Client unlucky = client(1);
-  unlucky.tap = &tap;
-  wire::RunTerms run = kLockstep;
-  run.rows = true;
-  scheduler.post(unlucky, prefill(1, random_tokens(random, 5), run));
-  auto reply = inbox_.take();
-  ASSERT_TRUE(reply);
-  ASSERT_TRUE(std::holds_alternative<wire::Verdict>(reply->what));
-
-  const auto refusal = [&] {
-    reply = inbox_.take();
-    return reply ? std::get<RefusedRound>(reply->what).error.code : Errc::timed_out;
-  };
-  scheduler.hints(1, {.round = 1, .complete = true, .position = 6});
-  EXPECT_EQ(refusal(), Errc::refused);
-  scheduler.post(unlucky, wire::Prefill{.round = 2, .base_length = 6});
-  EXPECT_EQ(refusal(), Errc::session_unknown);
-  // Others are served.
-  scheduler.post(client(2), prefill(1, random_tokens(random, 5)));
-  reply = inbox_.take();
-  ASSERT_TRUE(reply);
-  EXPECT_TRUE(std::holds_alternative<wire::Verdict>(reply->what));
 }
 
 }  // namespace
