@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <iterator>
 #include <limits>
+#include <sstream>
 
 #include "client/commands/commands.h"
 #include "shared/drafting/kinds.h"
@@ -28,6 +30,12 @@ Result<ClientSettings> parse(std::vector<std::string> arguments) {
     return Error{Errc::usage, e.what()};
   }
   return check_answer_options(run.answer);
+}
+
+// Options as in a shell, without quotation marks.
+Result<ClientSettings> parse_line(const std::string& line) {
+  std::istringstream words(line);
+  return parse({std::istream_iterator<std::string>(words), {}});
 }
 
 TEST(ClientOptionsTest, DefaultsMatchDocumentation) {
@@ -63,38 +71,11 @@ TEST(ClientOptionsTest, MemoryLimitsTakeSizesAndRequireDrafter) {
 }
 
 TEST(ClientOptionsTest, AcceptsValidOptions) {
-  const auto config = parse({"--server",
-                             "[::1]:9",
-                             "--pin",
-                             kPin,
-                             "--tree",
-                             "3,4,5",
-                             "--max-tokens",
-                             "7",
-                             "--temperature",
-                             "0.8",
-                             "--top-k",
-                             "40",
-                             "--top-p",
-                             "0.9",
-                             "--min-p",
-                             "0.05",
-                             "--seed",
-                             "18446744073709551615",
-                             "--deadline-ms",
-                             "500",
-                             "--resync",
-                             "keep",
-                             "--resync-wait-ms",
-                             "9",
-                             "--device",
-                             "cpu",
-                             "--threads",
-                             "2",
-                             "--kv-type",
-                             "f16",
-                             "--raw",
-                             "--json"})
+  const auto config = parse_line("--server [::1]:9 --pin " + kPin +
+                                 " --tree 3,4,5 --max-tokens 7 --temperature 0.8 --top-k 40 "
+                                 "--top-p 0.9 --min-p 0.05 --seed 18446744073709551615 "
+                                 "--deadline-ms 500 --resync keep --resync-wait-ms 9 --device cpu "
+                                 "--threads 2 --kv-type f16 --raw --json")
                           .value();
   EXPECT_EQ(config.host, "::1");
   EXPECT_EQ(config.port, "9");

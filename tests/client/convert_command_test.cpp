@@ -70,18 +70,15 @@ TEST_F(ConvertCommandTest, NamesInvalidOption) {
   expect_error(options("/nowhere", "m.gguf"), Errc::io, "/nowhere");
   std::filesystem::create_symlink("loop", directory_ / "loop");
   expect_error(options(directory_ / "loop", "m.gguf"), Errc::io, "Too many levels");
-  ConvertCommandOptions nameless;
-  nameless.input = kFixtures / "mha-tied";
-  expect_error(nameless, Errc::usage, "-o");
-  auto type = options(kFixtures / "mha-tied", "m.gguf");
-  type.type = "q3_k";
-  expect_error(type, Errc::usage, "q4_k");
-  auto bundle = options(kFixtures / "mha-tied", "m.gguf");
-  bundle.bundle = true;
-  expect_error(bundle, Errc::usage, "--drafter");
-  auto drafter = options(kFixtures / "mha-tied", "m.gguf");
-  drafter.drafter = kFixtures / "moa/moa-tli0";
-  expect_error(drafter, Errc::usage, "--bundle");
+  const auto refuses = [&](auto change, const std::string& named) {
+    auto changed = options(kFixtures / "mha-tied", "m.gguf");
+    change(changed);
+    expect_error(changed, Errc::usage, named);
+  };
+  refuses([](auto& o) { o.output.clear(); }, "-o");
+  refuses([](auto& o) { o.type = "q3_k"; }, "q4_k");
+  refuses([](auto& o) { o.bundle = true; }, "--drafter");
+  refuses([](auto& o) { o.drafter = kFixtures / "moa/moa-tli0"; }, "--bundle");
 }
 
 TEST_F(ConvertCommandTest, RefusesDrafterFolderAsTargetAndNamesRemedy) {

@@ -87,12 +87,15 @@ class EngineTest : public ::testing::TestWithParam<std::optional<Hold>> {
         .value();
   }
 
+  LoadedDrafter load(std::unique_ptr<Backend> backend) {
+    LoadedDrafter loaded{.backend = std::move(backend), .weights = nullptr};
+    loaded.weights = bundle_.load_drafter(*loaded.backend);
+    return loaded;
+  }
   SharedDrafters::Loader loader() {
     return [this] {
       ++loads_;
-      LoadedDrafter loaded{.backend = make_cpu_backend({.threads = 1}), .weights = nullptr};
-      loaded.weights = bundle_.load_drafter(*loaded.backend);
-      return loaded;
+      return load(make_cpu_backend({.threads = 1}));
     };
   }
 
@@ -136,8 +139,7 @@ class EngineTest : public ::testing::TestWithParam<std::optional<Hold>> {
     plain.options.hold = Hold::lockstep;
     const auto conversation = engine.open(std::move(plain)).value();
     conversation->answer(prompt(i));
-    EXPECT_TRUE(conversation->wait_until(soon()));
-    expected_[i] = conversation->outcome().value()->tokens;
+    expected_[i] = outcome(*conversation).tokens;
     return expected_[i];
   }
 
@@ -149,6 +151,10 @@ class EngineTest : public ::testing::TestWithParam<std::optional<Hold>> {
 
   void expect_right(const Talks& talks, std::uint32_t i) {
     expect_right(*talks.talk[i], talks.heard[i], i);
+  }
+  static GenerationOutcome outcome(EngineConversation& conversation) {
+    EXPECT_TRUE(conversation.wait_until(soon()));
+    return *conversation.outcome().value();
   }
   // The answer is complete and equals the target's.
   void expect_right(EngineConversation& conversation, const Heard& heard, std::uint32_t i) {
@@ -278,12 +284,11 @@ TEST_P(EngineTest, CancelledConversationLeavesOthersUnaffected) {
   EngineConversation& cut = *talks.talk[1];
   talks.heard[1].await_tokens(1);
   cut.cancel();
-  ASSERT_TRUE(cut.wait_until(soon()));
-  const GenerationOutcome outcome = *cut.outcome().value();
-  EXPECT_EQ(outcome.end, GenerationEnd::cancelled);
+  const GenerationOutcome begun = outcome(cut);
+  EXPECT_EQ(begun.end, GenerationEnd::cancelled);
   const Tokens& whole = expected(1);
-  ASSERT_LT(outcome.tokens.size(), whole.size());
-  EXPECT_TRUE(std::equal(outcome.tokens.begin(), outcome.tokens.end(), whole.begin()));
+  ASSERT_LT(begun.tokens.size(), whole.size());
+  EXPECT_TRUE(std::equal(begun.tokens.begin(), begun.tokens.end(), whole.begin()));
   for (std::uint32_t i = 0; i < kConversations; ++i) {
     if (i != 1) expect_right(talks, i);
   }
@@ -308,12 +313,10 @@ TEST_P(EngineTest, ConversationWithCutLinkContinuesOffline) {
   for (std::uint32_t i = 0; i < kConversations; ++i) {
     if (i != 3) expect_right(talks, i);
   }
-  ASSERT_TRUE(talks.talk[3]->wait_until(soon()));
-  const GenerationOutcome outcome = *talks.talk[3]->outcome().value();
-  EXPECT_EQ(std::ranges::count(outcome.provenance, Provenance::verified), kCut);
-  EXPECT_GT(std::ranges::count(outcome.provenance, Provenance::offline), 0);
-  EXPECT_TRUE(
-      std::equal(outcome.tokens.begin(), outcome.tokens.begin() + kCut, expected(3).begin()));
+  const GenerationOutcome alone = outcome(*talks.talk[3]);
+  EXPECT_EQ(std::ranges::count(alone.provenance, Provenance::verified), kCut);
+  EXPECT_GT(std::ranges::count(alone.provenance, Provenance::offline), 0);
+  EXPECT_TRUE(std::equal(alone.tokens.begin(), alone.tokens.begin() + kCut, expected(3).begin()));
 }
 
 TEST_P(EngineTest, SendsNoHintsUnderBackPressure) {
@@ -352,8 +355,7 @@ TEST_P(EngineTest, CheckedAnswerStatsCoverWholeAnswer) {
   of.open_link = opens([&](ClientLinkOptions& options) { options.plug = &plug; });
   const auto conversation = engine.open(std::move(of)).value();
   conversation->answer(prompt(0));
-  ASSERT_TRUE(conversation->wait_until(soon()));
-  const GenerationOutcome alone = *conversation->outcome().value();
+  const GenerationOutcome alone = outcome(*conversation);
   ASSERT_GT(std::ranges::count(alone.provenance, Provenance::offline), 0);
   ASSERT_GT(alone.link.bytes_up, 0u);
   plug.put(true);
@@ -372,8 +374,7 @@ TEST_P(EngineTest, CheckedAnswerStatsCoverWholeAnswer) {
       << "bytes from before the check are missing";
 
   conversation->answer(prompt(1));
-  ASSERT_TRUE(conversation->wait_until(soon()));
-  EXPECT_EQ((*conversation->outcome().value()).link.reconnects, 0u);
+  EXPECT_EQ(outcome(*conversation).link.reconnects, 0u);
 }
 
 // Its drafter needs the target, and refuses.
@@ -422,9 +423,7 @@ TEST_P(EngineTest, SecondTurnEqualsFreshConversation) {
     Heard heard;
     const auto fresh = talks.engine.open(parts(heard)).value();
     fresh->answer(next);
-    ASSERT_TRUE(talk.wait_until(soon()));
-    ASSERT_TRUE(fresh->wait_until(soon()));
-    EXPECT_EQ(talk.outcome().value()->tokens, fresh->outcome().value()->tokens);
+    EXPECT_EQ(outcome(talk).tokens, outcome(*fresh).tokens);
     talk.check();
     ASSERT_TRUE(talk.wait_until(soon()));
     EXPECT_FALSE(talk.outcome().value()) << "nothing to check";
@@ -435,16 +434,13 @@ TEST_P(EngineTest, SecondTurnEqualsFreshConversation) {
 TEST_P(EngineTest, ReplacesLostDeviceForAllAndReportsOnce) {
   DeviceFault fault{.operation = Operation::top_k, .n = 10};
   std::vector<std::string> failures;
-  SharedDrafters drafters({.first =
-                               [&] {
-                                 LoadedDrafter loaded{.backend = std::make_unique<FailingBackend>(
-                                                          make_cpu_backend({.threads = 1}), fault),
-                                                      .weights = nullptr};
-                                 loaded.weights = bundle_.load_drafter(*loaded.backend);
-                                 return loaded;
-                               },
-                           .second = loader(),
-                           .on_failure = [&](const std::string& why) { failures.push_back(why); }});
+  SharedDrafters drafters(
+      {.first =
+           [&] {
+             return load(std::make_unique<FailingBackend>(make_cpu_backend({.threads = 1}), fault));
+           },
+       .second = loader(),
+       .on_failure = [&](const std::string& why) { failures.push_back(why); }});
   Talks talks(&drafters);
   for (std::uint32_t i = 0; i < kConversations; ++i) begin(talks, i);
   for (std::uint32_t i = 0; i < kConversations; ++i) expect_right(talks, i);

@@ -150,43 +150,32 @@ TEST_F(IndexCommandTest, ReplacesFileOnlyWithForceAndAfterSuccess) {
 
 TEST_F(IndexCommandTest, NamesInvalidOption) {
   expect_error({}, Errc::usage, "texts");
-  auto o = options_;
-  o.model.clear();
-  expect_error(o, Errc::usage, "--model");
-  o = options_;
-  o.output.clear();
-  expect_error(o, Errc::usage, "-o");
-  o = options_;
-  o.corpus = {"/nowhere.txt"};
-  expect_error(o, Errc::io, "/nowhere.txt");
-  o = options_;
-  o.corpus = {directory_.write("empty.txt", "")};
-  expect_error(o, Errc::usage, "empty");
-  o = options_;
-  o.keep_tokens = 1;
-  expect_error(o, Errc::usage, "--keep-tokens");
-  o.keep_tokens = 100;
-  o.window = 1 << 20;
-  expect_error(o, Errc::usage, "--window");
-  for (const char* which : {"likeliest", "random"}) {
-    o = options_;
-    o.keep = which;
-    expect_error(o, Errc::usage, "--keep-tokens N");
-  }
-  o = options_;
-  o.check = "x.index";
-  expect_error(o, Errc::usage, "--check");
-  IndexCommandOptions check;
-  check.check = "x.index";
-  for (const auto& change : std::initializer_list<void (*)(IndexCommandOptions&)>{
-           [](IndexCommandOptions& c) { c.keep = "random"; },
-           [](IndexCommandOptions& c) { c.keep_tokens = 100; },
-           [](IndexCommandOptions& c) { c.is_public = true; }}) {
-    o = check;
-    change(o);
-    expect_error(o, Errc::usage, "--check");
-  }
+  const auto refuses = [&](auto change, const std::string& named, Errc code = Errc::usage) {
+    auto changed = options_;
+    change(changed);
+    expect_error(changed, code, named);
+  };
+  const std::string empty = directory_.write("empty.txt", "");
+  refuses([](auto& o) { o.model.clear(); }, "--model");
+  refuses([](auto& o) { o.output.clear(); }, "-o");
+  refuses([](auto& o) { o.corpus = {"/nowhere.txt"}; }, "/nowhere.txt", Errc::io);
+  refuses([&](auto& o) { o.corpus = {empty}; }, "empty");
+  refuses([](auto& o) { o.keep_tokens = 1; }, "--keep-tokens");
+  refuses(
+      [](auto& o) {
+        o.keep_tokens = 100;
+        o.window = 1 << 20;
+      },
+      "--window");
+  refuses([](auto& o) { o.keep = "likeliest"; }, "--keep-tokens N");
+  refuses([](auto& o) { o.keep = "random"; }, "--keep-tokens N");
+  refuses([](auto& o) { o.check = "x.index"; }, "--check");
   EXPECT_FALSE(std::filesystem::exists(options_.output));
+  // Checking an index takes no option for building one.
+  options_ = {.check = "x.index"};
+  refuses([](auto& o) { o.keep = "random"; }, "--check");
+  refuses([](auto& o) { o.keep_tokens = 100; }, "--check");
+  refuses([](auto& o) { o.is_public = true; }, "--check");
 }
 
 TEST_F(IndexCommandTest, KeepsDocumentsLikeliestUnderTarget) {

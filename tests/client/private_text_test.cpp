@@ -23,59 +23,49 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::vector<MarkedPart> parts(std::initializer_list<std::pair<const char*, bool>> list) {
-  std::vector<MarkedPart> all;
-  for (const auto& [text, is_private] : list)
-    all.push_back({.text = text, .is_private = is_private});
+// The text without marks, its private parts in braces.
+std::string split(const std::string& text) {
+  std::string all;
+  for (const MarkedPart& part : split_marks(text)) {
+    all += part.is_private ? "{" + part.text + "}" : part.text;
+  }
   return all;
 }
 
 TEST(PrivateMarksTest, TreatsAmbiguousMarksAsPrivate) {
-  EXPECT_EQ(split_marks("no marks"), parts({{"no marks", false}}));
-  EXPECT_EQ(split_marks("I am <private>Ann</private>."),
-            parts({{"I am ", false}, {"Ann", true}, {".", false}}));
-  EXPECT_EQ(split_marks("<private></private>"), parts({{"", true}}));
-  EXPECT_EQ(split_marks("a <private>b"), parts({{"a ", false}, {"b", true}})) << "unclosed mark";
-  EXPECT_EQ(split_marks("<private>a</private>b</private>c"),
-            parts({{"a</private>b", true}, {"c", false}}));
-  EXPECT_EQ(split_marks("<private>a<private>b</private>c</private>d"),
-            parts({{"a<private>b</private>c", true}, {"d", false}}));
-  EXPECT_EQ(split_marks("<private>a<private>b</private>c"),
-            parts({{"a<private>b</private>c", true}}));
-  EXPECT_EQ(split_marks("<private>a</private><private>b</private>"),
-            parts({{"a", true}, {"b", true}}));
+  EXPECT_EQ(split("no marks"), "no marks");
+  EXPECT_EQ(split("I am <private>Ann</private>."), "I am {Ann}.");
+  EXPECT_EQ(split("<private></private>"), "{}");
+  EXPECT_EQ(split("a <private>b"), "a {b}") << "unclosed mark";
+  EXPECT_EQ(split("<private>a</private>b</private>c"), "{a</private>b}c");
+  EXPECT_EQ(split("<private>a<private>b</private>c</private>d"), "{a<private>b</private>c}d");
+  EXPECT_EQ(split("<private>a<private>b</private>c"), "{a<private>b</private>c}");
+  EXPECT_EQ(split("<private>a</private><private>b</private>"), "{a}{b}");
 }
 
 TEST(PrivateMarksTest, UnopenedClosingMarkMakesPrecedingTextPrivate) {
-  EXPECT_EQ(split_marks("I am Ann</private>, hi"), parts({{"I am Ann", true}, {", hi", false}}));
-  EXPECT_EQ(split_marks("Ann</private>"), parts({{"Ann", true}}));
-  EXPECT_EQ(split_marks("</private>hi"), parts({{"", true}, {"hi", false}}));
-  EXPECT_EQ(split_marks("a</private>b</private>c"), parts({{"a</private>b", true}, {"c", false}}));
-  EXPECT_EQ(split_marks("a</private>b<private>c</private>d"),
-            parts({{"a", true}, {"b", false}, {"c", true}, {"d", false}}));
-  EXPECT_EQ(split_marks("<private>a</private>b<private>c</private>d</private>e"),
-            parts({{"a", true}, {"b", false}, {"c</private>d", true}, {"e", false}}));
+  EXPECT_EQ(split("I am Ann</private>, hi"), "{I am Ann}, hi");
+  EXPECT_EQ(split("Ann</private>"), "{Ann}");
+  EXPECT_EQ(split("</private>hi"), "{}hi");
+  EXPECT_EQ(split("a</private>b</private>c"), "{a</private>b}c");
+  EXPECT_EQ(split("a</private>b<private>c</private>d"), "{a}b{c}d");
+  EXPECT_EQ(split("<private>a</private>b<private>c</private>d</private>e"), "{a}b{c</private>d}e");
 }
 
 TEST(PrivateMarksTest, IgnoresCaseOfMarks) {
-  EXPECT_EQ(split_marks("I am <Private>Ann</PRIVATE>."),
-            parts({{"I am ", false}, {"Ann", true}, {".", false}}));
-  EXPECT_EQ(split_marks("<PRIVATE>a<private>b</Private>c</private>d"),
-            parts({{"a<private>b</Private>c", true}, {"d", false}}));
-  EXPECT_EQ(split_marks("<privat>, <private-key>, <privately> and <prıvate>, [private 1]"),
-            parts({{"<privat>, <private-key>, <privately> and <prıvate>, [private 1]", false}}));
+  EXPECT_EQ(split("I am <Private>Ann</PRIVATE>."), "I am {Ann}.");
+  EXPECT_EQ(split("<PRIVATE>a<private>b</Private>c</private>d"), "{a<private>b</Private>c}d");
+  EXPECT_EQ(split("<privat>, <private-key>, <privately> and <prıvate>, [private 1]"),
+            "<privat>, <private-key>, <privately> and <prıvate>, [private 1]");
 }
 
 TEST(PrivateMarksTest, ToleratesMalformedMarks) {
-  EXPECT_EQ(split_marks("I am <private id=\"1\">Ann</private\n>."),
-            parts({{"I am ", false}, {"Ann", true}, {".", false}}));
-  EXPECT_EQ(split_marks("I am <private Ann</private>."),
-            parts({{"I am ", false}, {" Ann", true}, {".", false}}));
-  EXPECT_EQ(split_marks("I am <private/>Ann"), parts({{"I am ", false}, {"Ann", true}}));
-  EXPECT_EQ(split_marks("{\"a\": \"\\u003cprivate\\u003eAnn\\u003c\\/private\\u003e\"}"),
-            parts({{"{\"a\": \"", false}, {"Ann", true}, {"\"}", false}}));
-  EXPECT_EQ(split_marks("&amp;lt;private&amp;gt;Ann&#60;/private&#x3e; %3Cprivate%3Eb"),
-            parts({{"Ann", true}, {" ", false}, {"b", true}}));
+  EXPECT_EQ(split("I am <private id=\"1\">Ann</private\n>."), "I am {Ann}.");
+  EXPECT_EQ(split("I am <private Ann</private>."), "I am { Ann}.");
+  EXPECT_EQ(split("I am <private/>Ann"), "I am {Ann}");
+  EXPECT_EQ(split("{\"a\": \"\\u003cprivate\\u003eAnn\\u003c\\/private\\u003e\"}"),
+            "{\"a\": \"{Ann}\"}");
+  EXPECT_EQ(split("&amp;lt;private&amp;gt;Ann&#60;/private&#x3e; %3Cprivate%3Eb"), "{Ann} {b}");
 }
 
 TEST(PrivateMarksTest, StaysFastForManyMarks) {

@@ -22,6 +22,7 @@ using testing::ToyDrafter;
 using namespace std::chrono_literals;
 
 constexpr std::uint32_t kForever = 1'000'000;
+constexpr TreeShape kSmallTree{.breadth = 2, .depth = 2, .nodes = 4};
 constexpr LinkFault::Kind kFaults[] = {LinkFault::Kind::lost_request, LinkFault::Kind::lost_answer,
                                        LinkFault::Kind::silence, LinkFault::Kind::forgotten,
                                        LinkFault::Kind::refused};
@@ -59,6 +60,13 @@ void for_each_fault(GenerationRig::Options options, Check check) {
   }
 }
 
+void expect_verified_and_plain(GenerationRig& rig, const Answer& answer) {
+  const Answer plain = rig.plain(kRigPrompt);
+  EXPECT_EQ(answer.tokens, plain.tokens);
+  EXPECT_EQ(answer.end, plain.end);
+  EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
+}
+
 // Verified tokens equal the target's choice after the text before them.
 void expect_choices(GenerationRig& rig, Tokens text, const Answer& answer) {
   for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
@@ -78,9 +86,7 @@ Tokens behind(Tokens prompt, const Tokens& answer, std::uint32_t next) {
 class ResyncTest : public ::testing::TestWithParam<ToyDrafter> {
  protected:
   GenerationRig::Options options() const {
-    return {.drafter = GetParam(),
-            .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
-            .tokens_max = 12};
+    return {.drafter = GetParam(), .tree = kSmallTree, .tokens_max = 12};
   }
   // It cannot write before it has activations.
   static bool needs_target() {
@@ -100,10 +106,7 @@ TEST_P(ResyncTest, CheckedAnswersEqualPlainDecodingAfterAnyFault) {
     for_each_fault(with, [&](const GenerationRig::Options& o) {
       GenerationRig rig(o);
       const Answer answer = rig.answer(kRigPrompt);
-      const Answer plain = rig.plain(kRigPrompt);
-      EXPECT_EQ(answer.tokens, plain.tokens);
-      EXPECT_EQ(answer.end, plain.end);
-      EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
+      expect_verified_and_plain(rig, answer);
       EXPECT_LE(answer.stats.rewritten_tokens, answer.stats.offline_tokens);
     });
   }
@@ -129,9 +132,8 @@ TEST_P(ResyncTest, ServerOnlyAnswerWaitsForServer) {
     GenerationRig rig(o);
     rig.generation().set({.tokens_max = o.tokens_max, .writes_offline = false});
     const Answer answer = rig.answer(kRigPrompt);
-    EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
+    expect_verified_and_plain(rig, answer);
     EXPECT_EQ(answer.stats.offline_tokens, 0u);
-    EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
   });
 }
 
@@ -160,8 +162,7 @@ TEST_P(ResyncTest, KeepsTextOfLongOutagesAndChecksShortOnes) {
       const Answer answer = rig.answer(kRigPrompt);
       EXPECT_TRUE(answer.tokens.size() == o.tokens_max || answer.end == GenerationEnd::end_token);
       if (rig.listener().kept == 0) {
-        EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
-        EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
+        expect_verified_and_plain(rig, answer);
         checked += answer.stats.offline_tokens;
         return;
       }
@@ -294,10 +295,7 @@ TEST_P(ResyncTest, ChecksTextUpToEndOfContext) {
     with.faults = {{.request = 2, .kind = LinkFault::Kind::lost_answer, .wait_calls = calls}};
     GenerationRig rig(with);
     const Answer answer = rig.answer(kRigPrompt);
-    const Answer plain = rig.plain(kRigPrompt);
-    EXPECT_EQ(answer.tokens, plain.tokens);
-    EXPECT_EQ(answer.end, plain.end);
-    EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
+    expect_verified_and_plain(rig, answer);
     EXPECT_LE(kRigPrompt.size() + answer.tokens.size(), kRigContext);
   }
 }
@@ -312,13 +310,10 @@ TEST_P(ResyncTest, SettlingBetweenTurnsCorrectsUncheckedText) {
   std::optional<Answer> settled;
   for (int i = 0; i < 100 && !settled; ++i) settled = rig.settle();
   ASSERT_TRUE(settled);
-  const Answer plain = rig.plain(kRigPrompt);
-  EXPECT_EQ(settled->tokens, plain.tokens);
-  EXPECT_EQ(settled->end, plain.end);
-  EXPECT_EQ(settled->count(Provenance::verified), settled->tokens.size());
+  expect_verified_and_plain(rig, *settled);
   EXPECT_FALSE(rig.settle()) << "nothing left to check";
 
-  const Tokens next = behind(kRigPrompt, plain.tokens, 33);
+  const Tokens next = behind(kRigPrompt, settled->tokens, 33);
   EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
 }
 
@@ -354,9 +349,7 @@ INSTANTIATE_TEST_SUITE_P(Drafters, ResyncTest,
 // error.
 TEST(ResyncErrorTest, WaitsForServerIfNoDrafterCanWrite) {
   for (const ToyDrafter drafter : {ToyDrafter::medusa, ToyDrafter::lookup, ToyDrafter::none}) {
-    GenerationRig::Options options{.drafter = drafter,
-                                   .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
-                                   .tokens_max = 12};
+    GenerationRig::Options options{.drafter = drafter, .tree = kSmallTree, .tokens_max = 12};
     if (drafter == ToyDrafter::none) options.tree = std::nullopt;
     for_each_fault(options, [&](const GenerationRig::Options& o) {
       GenerationRig rig(o);
@@ -381,9 +374,7 @@ TEST(ResyncErrorTest, WaitsForServerIfNoDrafterCanWrite) {
 
 // Likewise if the prompt fills its context.
 TEST(ResyncErrorTest, DrafterWithFullContextWaitsForServer) {
-  const GenerationRig::Options options{.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
-                                       .tokens_max = 12,
-                                       .drafter_context = 4};
+  const GenerationRig::Options options{.tree = kSmallTree, .tokens_max = 12, .drafter_context = 4};
   for_each_fault(options, [&](const GenerationRig::Options& o) {
     GenerationRig rig(o);
     EXPECT_EQ(rig.answer(kRigPrompt).tokens, rig.plain(kRigPrompt).tokens);
@@ -392,10 +383,8 @@ TEST(ResyncErrorTest, DrafterWithFullContextWaitsForServer) {
 
 TEST(ResyncErrorTest, HandsOverOrFailsIfDeviceCannotWrite) {
   for (const ToyDrafter drafter : {ToyDrafter::medusa, ToyDrafter::twin}) {
-    GenerationRig rig({.drafter = drafter,
-                       .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
-                       .tokens_max = 12,
-                       .drafter_context = 4});
+    GenerationRig rig(
+        {.drafter = drafter, .tree = kSmallTree, .tokens_max = 12, .drafter_context = 4});
     rig.generation().set({.tokens_max = 12, .route = WritingSide::automatic});
     EXPECT_EQ(rig.answer(kRigPrompt).tokens, rig.plain(kRigPrompt).tokens);
     rig.generation().set({.tokens_max = 12, .route = WritingSide::device});
@@ -453,10 +442,8 @@ TEST(ResyncErrorTest, ServerOnlyAnswerWaitsUpToLimit) {
 }
 
 TEST(ResyncErrorTest, ServerContinuesWhenDrafterContextIsFull) {
-  GenerationRig rig({.drafter = ToyDrafter::twin,
-                     .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
-                     .tokens_max = 12,
-                     .drafter_context = 8});
+  GenerationRig rig(
+      {.drafter = ToyDrafter::twin, .tree = kSmallTree, .tokens_max = 12, .drafter_context = 8});
   rig.generation().set({.tokens_max = 12, .route = WritingSide::automatic});
   const Answer answer = rig.answer(kRigPrompt);
   EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
@@ -466,7 +453,7 @@ TEST(ResyncErrorTest, ServerContinuesWhenDrafterContextIsFull) {
 // A writer beside the drafter may have a longer context.
 TEST(ResyncErrorTest, OfflineModelWritesBeyondDrafterContext) {
   GenerationRig rig(
-      {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
+      {.tree = kSmallTree,
        .tokens_max = 12,
        .resync_wait = Duration::zero(),
        .twin_writes = true,
@@ -481,7 +468,7 @@ TEST(ResyncErrorTest, OfflineModelWritesBeyondDrafterContext) {
 TEST(ResyncErrorTest, GivesUpOnServerThatKeepsForgetting) {
   for (const std::uint32_t request : {1u, 3u}) {
     GenerationRig rig(
-        {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
+        {.tree = kSmallTree,
          .tokens_max = 12,
          .resync_wait = std::chrono::milliseconds(100),
          .faults = {{.request = request, .kind = LinkFault::Kind::forgetful, .wait_calls = 0}}});
@@ -512,7 +499,7 @@ TEST(ResyncErrorTest, ReportsReplacedServerOnceAndStopsWaiting) {
 // Only retries over time show when it has capacity again.
 TEST(ResyncErrorTest, RetriesFullServerWhileAnswerAwaitsCheck) {
   GenerationRig rig(
-      {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
+      {.tree = kSmallTree,
        .tokens_max = 12,
        .faults = {{.request = 1, .kind = LinkFault::Kind::refused, .wait_calls = 0},
                   {.request = 2, .kind = LinkFault::Kind::refused, .wait_calls = 0}}});
@@ -547,8 +534,7 @@ TEST(ResyncErrorTest, NextAnswerOrCheckReopensClosedLink) {
   looked_at_again.answer(kRigPrompt);
   const auto checked = looked_at_again.settle();
   ASSERT_TRUE(checked);
-  EXPECT_EQ(checked->tokens, looked_at_again.plain(kRigPrompt).tokens);
-  EXPECT_EQ(checked->count(Provenance::verified), checked->tokens.size());
+  expect_verified_and_plain(looked_at_again, *checked);
 }
 
 // Otherwise a server that needs longer than the deadline for a prompt would never finish it.
