@@ -34,6 +34,11 @@ TEST(JsonTokensTest, LocatesTextsAndNumbers) {
   EXPECT_TRUE(json_tokens("").empty());
 }
 
+json chat(json content, json fields = json::object()) {
+  fields["messages"] = {{{"role", "user"}, {"content", std::move(content)}}};
+  return fields;
+}
+
 class RequestPrivacyTest : public ::testing::Test {
  protected:
   ApiResult<PrivateRequest> taken(const json& body) {
@@ -43,9 +48,13 @@ class RequestPrivacyTest : public ::testing::Test {
     const auto request = taken(body);
     return request ? "" : request.error().code;
   }
-  void teach(const std::string& text) {
-    EXPECT_EQ(code({{"messages", {{{"role", "user"}, {"content", text}}}}}), "");
+  // The body that is sent for an accepted request.
+  json sent_body(const json& body) {
+    const auto request = taken(body);
+    EXPECT_TRUE(request);
+    return request ? json::parse(request->body) : json();
   }
+  void teach(const std::string& text) { EXPECT_EQ(code(chat(text)), ""); }
   static json history_of(const std::string& arguments, const std::string& name = "f") {
     const json function = {{"name", name}, {"arguments", arguments}};
     const json call = {
@@ -62,8 +71,7 @@ class RequestPrivacyTest : public ::testing::Test {
   }
   static json tools_of(const json& parameters) {
     const json function = {{"name", "f"}, {"parameters", parameters}};
-    return {{"messages", {{{"role", "user"}, {"content", "Go on."}}}},
-            {"tools", {{{"type", "function"}, {"function", function}}}}};
+    return chat("Go on.", {{"tools", {{{"type", "function"}, {"function", function}}}}});
   }
 
   BundleFile bundle_ =
@@ -117,9 +125,7 @@ TEST_F(RequestPrivacyTest, EscapesHideNothing) {
   json body = history_of("{}");
   body["messages"][2]["content"] = R"({"name": "J\u00f6rg M\u00fcller"})";
   body["grammar"] = R"(root ::= "J\u00f6rg M\u00fcller")";
-  const auto request = taken(body);
-  ASSERT_TRUE(request);
-  const json seen = json::parse(request->body);
+  const json seen = sent_body(body);
   EXPECT_EQ(seen["messages"][2]["content"], R"({"name": "[TEXT_001]"})");
   EXPECT_EQ(seen["grammar"], R"(root ::= "[TEXT_001]")");
 }
@@ -130,10 +136,7 @@ TEST_F(RequestPrivacyTest, MasksValueAcrossOpenAndPrivateParts) {
   const json parts = {{{"type", "text"}, {"text", "Call Annabel "}},
                       {{"type", "text"}, {"text", "Quist"}, {"x_private", true}},
                       {{"type", "text"}, {"text", ", please."}}};
-  const json body = {{"messages", {{{"role", "user"}, {"content", parts}}}}};
-  const auto request = taken(body);
-  ASSERT_TRUE(request);
-  const json sent = json::parse(request->body);
+  const json sent = sent_body(chat(parts));
   std::string read;
   for (const json& part : sent["messages"][0]["content"]) read += part["text"];
   EXPECT_EQ(read, "Call [TEXT_001], please.");
@@ -142,9 +145,7 @@ TEST_F(RequestPrivacyTest, MasksValueAcrossOpenAndPrivateParts) {
 TEST_F(RequestPrivacyTest, DetectedValueKeepsRequestLocal) {
   const std::string key = "sk-abcdefghijklmnopqrstü";
   for (const char* const mode : {"local", "prefix"}) {
-    json body = {{"messages", {{{"role", "user"}, {"content", "My key is " + key}}}}};
-    body["private"] = mode;
-    const auto request = taken(body);
+    const auto request = taken(chat("My key is " + key, {{"private", mode}}));
     ASSERT_TRUE(request);
     EXPECT_TRUE(request->privacy.is_local) << mode;
     ASSERT_TRUE(request->masked);
@@ -166,14 +167,11 @@ TEST_F(RequestPrivacyTest, RefusedRequestUsesNoSpace) {
     marks += "<private>value " + std::to_string(i) + "</private> ";
   }
   for (const char* const mode : {"mask", "local", "prefix"}) {
-    json body = {{"messages", {{{"role", "user"}, {"content", marks}}}}, {"private", mode}};
-    EXPECT_EQ(code(body), "too_much_private_text") << mode;
+    EXPECT_EQ(code(chat(marks, {{"private", mode}})), "too_much_private_text") << mode;
   }
   teach("I am <private>Annabel Quist</private>, of <private>value 77</private>, zoe@lee.org.");
-  const auto request =
-      taken({{"messages", {{{"role", "user"}, {"content", "Annabel Quist, value 78"}}}}});
-  ASSERT_TRUE(request);
-  EXPECT_EQ(json::parse(request->body)["messages"][0]["content"], "[TEXT_001], value 78");
+  EXPECT_EQ(sent_body(chat("Annabel Quist, value 78"))["messages"][0]["content"],
+            "[TEXT_001], value 78");
 }
 
 TEST_F(RequestPrivacyTest, FullVaultRecoversAfterValuesExpire) {
@@ -185,23 +183,19 @@ TEST_F(RequestPrivacyTest, FullVaultRecoversAfterValuesExpire) {
       for (std::size_t j = 0; j < 500; ++j) {
         marks += "<private>value " + std::to_string(500 * i + j) + "</private> ";
       }
-      const json body = {{"messages", {{{"role", "user"}, {"content", marks}}}}};
-      accepted += code(body).empty() ? 1 : 0;
+      accepted += code(chat(marks)).empty() ? 1 : 0;
     }
     return accepted;
   };
   EXPECT_EQ(fill(), PrivateVault::kValuesMax / 500);
-  const json marked = {
-      {"messages", {{{"role", "user"}, {"content", "I am <private>Annabel Quist</private>."}}}}};
+  const json marked = chat("I am <private>Annabel Quist</private>.");
   EXPECT_EQ(code(marked), "too_much_private_text");
   teach("Write to zoe@lee.org about value 7.");
   guard_.vault().set_now(Instant{} + PrivateVault::kInUse);
   teach("Go on with value 7.");
   EXPECT_EQ(code(marked), "");
-  const auto request =
-      taken({{"messages", {{{"role", "user"}, {"content", "Annabel Quist, value 7"}}}}});
-  ASSERT_TRUE(request);
-  EXPECT_EQ(json::parse(request->body)["messages"][0]["content"], "[TEXT_001], [TEXT_002]");
+  EXPECT_EQ(sent_body(chat("Annabel Quist, value 7"))["messages"][0]["content"],
+            "[TEXT_001], [TEXT_002]");
 }
 
 constexpr const char* kModes[] = {"mask", "local", "prefix"};
@@ -211,7 +205,7 @@ constexpr const char* kModes[] = {"mask", "local", "prefix"};
 class SpellingTest : public RequestPrivacyTest {
  protected:
   std::string left(PrivacyGuard& guard, const std::string& text, const std::string& mode) {
-    const json body = {{"messages", {{{"role", "user"}, {"content", text}}}}, {"private", mode}};
+    const json body = chat(text, {{"private", mode}});
     const auto request = take_out_private(body.dump(), guard, bundle_.tokenizer());
     if (!request) return "refused: " + request.error().message;
     const bool goes_up = mode == "mask" || !request->privacy.is_local;
@@ -359,7 +353,7 @@ TEST_F(SpellingTest, MalformedMarksStillMark) {
 }
 
 TEST_F(RequestPrivacyTest, RefusesMarksOnUnsupportedFields) {
-  const json body = {{"messages", {{{"role", "user"}, {"content", "Annabel Quist"}}}}};
+  const json body = chat("Annabel Quist");
   const auto refused = [&](const std::string& pointer, const std::string& param) {
     json marked = body;
     marked["tools"] = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
@@ -384,7 +378,7 @@ TEST_F(RequestPrivacyTest, RefusesMarksOnUnsupportedFields) {
 TEST_F(RequestPrivacyTest, DetectsPrivateTextSpelledByBiases) {
   teach("I am <private>Kowalska-Zyx</private>, pin <private>48213977</private>.");
   const auto biased = [&](const std::string& text, const std::string& mode) {
-    json body = {{"messages", {{{"role", "user"}, {"content", "Go on."}}}}, {"private", mode}};
+    json body = chat("Go on.", {{"private", mode}});
     for (const std::uint32_t token : bundle_.tokenizer().encode(MarkedText::foreign(text))) {
       body["logit_bias"][std::to_string(token)] = -100;
     }
@@ -548,9 +542,7 @@ TEST_F(RequestPrivacyTest, PrefixSendsTextBeforeMaskedKey) {
 
 // Each number would be searched as text, although too many stops are refused anyway.
 TEST_F(RequestPrivacyTest, RefusesTooManyStopsWithoutSearching) {
-  const json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
-                     {"stop", json::array_t(260'000, 4111111111111111)}};
-  const auto request = taken(body);
+  const auto request = taken(chat("Hi", {{"stop", json::array_t(260'000, 4111111111111111)}}));
   ASSERT_TRUE(request);
   EXPECT_FALSE(request->privacy.found());
   const auto refused = parse_completion(request->body, CompletionKind::chat, {}, 0);
