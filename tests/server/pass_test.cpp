@@ -10,7 +10,6 @@
 namespace edgedraft::server {
 namespace {
 
-using testing::kToyEndToken;
 using testing::random_tokens;
 using testing::random_tree;
 using testing::ToyDecoder;
@@ -20,9 +19,7 @@ class PassTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t kContext = 512;
 
-  TargetSession session() {
-    return {decoder_, kContext, [](std::uint32_t token) { return token == kToyEndToken; }};
-  }
+  TargetSession session() { return {decoder_, kContext, testing::is_toy_end}; }
 
   Random random_{7};
   ToyDecoder toy_{1};
@@ -178,8 +175,7 @@ TEST_F(PassTest, AbandonedPromptKeepsBase) {
   EXPECT_EQ(target.begin(random_tree(random_, 3)).error().code, Errc::protocol);
   const auto again = target.prefill({.base_count = 10, .tokens = second}).value();
   TargetSession fresh = session();
-  Tokens whole(first.begin(), first.begin() + 10);
-  whole.insert(whole.end(), second.begin(), second.end());
+  const Tokens whole = testing::joined({first.begin(), first.begin() + 10}, second);
   EXPECT_EQ(again.next, fresh.prefill({.base_count = 0, .tokens = whole}).value().next);
 }
 

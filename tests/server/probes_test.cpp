@@ -11,7 +11,6 @@
 namespace edgedraft::server {
 namespace {
 
-using testing::kToyEndToken;
 using testing::random_tokens;
 using testing::random_tree;
 using testing::ToyDecoder;
@@ -48,7 +47,7 @@ class ProbesTest : public ::testing::Test {
   ToyDecoder toy_{4};
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
-  std::function<bool(std::uint32_t)> is_end_ = [](std::uint32_t t) { return t == kToyEndToken; };
+  std::function<bool(std::uint32_t)> is_end_ = testing::is_toy_end;
 };
 
 TEST_F(ProbesTest, GiveLikeliestTokenAfterTheirOwnPaths) {
@@ -201,8 +200,7 @@ TEST_P(ProbingMethodTest, FollowsSessionThroughRollbacks) {
   for (int turn = 0; turn < 30; ++turn) {
     const std::size_t kept = random_.below(text.size());
     text.resize(kept);
-    const Tokens more = random_tokens(random_, 1 + random_.below(5));
-    text.insert(text.end(), more.begin(), more.end());
+    text = testing::joined(text, random_tokens(random_, 1 + random_.below(5)));
     const auto base = turn == 0 ? 0u : static_cast<std::uint32_t>(kept);
     const auto first =
         target.prefill({.base_count = base, .tokens = std::span(text).subspan(base)}).value();

@@ -41,9 +41,7 @@ TEST_F(RunDistributionTest, AnswersFollowTargetDistributionWithAnyGuesses) {
   const std::uint64_t runs = AnswerDistribution::draws();
   const Tokens prompt = prompt_of(0);
   AnswerDistribution distribution(kAnswerTokens, [&](const Tokens& answer) {
-    Tokens text = prompt;
-    text.insert(text.end(), answer.begin(), answer.end());
-    return Sampler(sampling(0)).distribution(logits_.behind(text));
+    return Sampler(sampling(0)).distribution(logits_.behind(testing::joined(prompt, answer)));
   });
   std::uint64_t hinted = 0;
   std::uint64_t guessed = 0;  // accepted guesses among them

@@ -215,11 +215,7 @@ class RunTest : public ::testing::Test {
   Tokens plain(const Tokens& prompt, const SamplingParams& sampling = {}) {
     return testing::plain_answer(parts(), prompt, kContext, sampling);
   }
-  Tokens whole_text() const {
-    Tokens text = prompt_;
-    text.insert(text.end(), expected_.begin(), expected_.end());
-    return text;
-  }
+  Tokens whole_text() const { return testing::joined(prompt_, expected_); }
   // The next `count` tokens of the plain answer after the client's known text.
   Tokens right(const HintingClient& client, const Tokens& answer, std::size_t count) {
     const std::size_t known = std::min(client.answer().size(), answer.size());

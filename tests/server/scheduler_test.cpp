@@ -19,7 +19,6 @@
 namespace edgedraft::server {
 namespace {
 
-using testing::kToyEndToken;
 using testing::kToyVocabulary;
 using testing::random_tokens;
 using testing::RefusedRound;
@@ -87,9 +86,7 @@ std::shared_ptr<Replies> Inbox::of(std::uint64_t connection_id) {
 class SchedulerTest : public ::testing::Test {
  protected:
   SessionParts parts() {
-    return {.decoder = decoder_, .context_count = kContext, .is_end = [](std::uint32_t token) {
-              return token == kToyEndToken;
-            }};
+    return {.decoder = decoder_, .context_count = kContext, .is_end = testing::is_toy_end};
   }
 
   Client client(std::uint64_t connection_id) {
@@ -137,8 +134,7 @@ class SimulatedClient {
       ask(scheduler);
       return;
     }
-    Tokens held = plan().prompt;
-    held.insert(held.end(), answer_.begin(), answer_.end());
+    const Tokens held = testing::joined(plan().prompt, answer_);
     resuming_ = true;
     // Text written while disconnected, partly right.
     Tokens offline;
@@ -200,8 +196,7 @@ class SimulatedClient {
   void ask(Scheduler& scheduler) {
     session_ = client_->session;
     // The known part of the answer is context when it is sent again.
-    Tokens tokens = plan().prompt;
-    tokens.insert(tokens.end(), answer_.begin(), answer_.end());
+    const Tokens tokens = testing::joined(plan().prompt, answer_);
     offline_.clear();
     resuming_ = false;
     if (round_ > 0) scheduler.cancel(connection_, round_);

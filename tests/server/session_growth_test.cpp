@@ -23,9 +23,7 @@ class GrowthTest : public SessionMemoryTest {
   };
 
   void refill(PassLoop& server, Peer& peer) {
-    Tokens all = peer.prompt;
-    all.insert(all.end(), peer.answer.begin(), peer.answer.end());
-    ask_in_lockstep(server, peer.client, all);
+    ask_in_lockstep(server, peer.client, testing::joined(peer.prompt, peer.answer));
   }
 
   // A full tree with two right tokens.

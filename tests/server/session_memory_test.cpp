@@ -7,6 +7,7 @@
 namespace edgedraft::server {
 namespace {
 
+using testing::joined;
 using testing::kToyVocabulary;
 using testing::SessionMemoryTest;
 using testing::ToyMoa;
@@ -148,9 +149,7 @@ TEST_F(SessionMemoryTest, ReusesKnownPrefix) {
   };
   EXPECT_EQ(rows_of(client(1), prompt), 100u);
   // Three full pages of a live session; the fourth is not full.
-  Tokens similar(prompt.begin(), prompt.begin() + 98);
-  const Tokens rest = random_tokens(20);
-  similar.insert(similar.end(), rest.begin(), rest.end());
+  const Tokens similar = joined({prompt.begin(), prompt.begin() + 98}, random_tokens(20));
   EXPECT_EQ(rows_of(client(2), similar), 118u - 96u);
   // The last token's logits are needed, so its page is computed even if it is known.
   EXPECT_EQ(rows_of(client(3), {prompt.begin(), prompt.begin() + 96}), 32u);
@@ -224,9 +223,8 @@ TEST_P(KvTypeTest, RewritingSharedPageLeavesOtherSessionsUnchanged) {
   answered(server, second, prompt, 0, lockstep());
   ASSERT_EQ(server.memory().tokens_reused, 96u);
   for (const std::uint32_t base : {80u, 64u, 33u}) {
-    Tokens changed(prompt.begin(), prompt.begin() + base);
     const Tokens rest = random_tokens(30);
-    changed.insert(changed.end(), rest.begin(), rest.end());
+    const Tokens changed = joined({prompt.begin(), prompt.begin() + base}, rest);
     EXPECT_EQ(answered(server, first, rest, base), alone(changed, 1)[0]) << base;
   }
   Tokens answer = alone(prompt, 6);

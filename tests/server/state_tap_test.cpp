@@ -10,6 +10,7 @@
 #include "shared/drafting/state_tap.h"
 #include "shared/protocol/activation_codec.h"
 #include "tests/server/plain_answer.h"
+#include "tests/server/toy_session.h"
 #include "tests/support/heard_replies.h"
 #include "tests/support/toy_models.h"
 
@@ -126,8 +127,7 @@ class StateTapTest : public ::testing::Test {
   }
   // The tap's rows for the same tokens, run alone and without pages.
   std::vector<float> expected(std::uint32_t count) {
-    Tokens text = prompt_;
-    text.insert(text.end(), answer_.begin(), answer_.end());
+    Tokens text = testing::joined(prompt_, answer_);
     text.resize(count);
     KvCache cache = decoder_.make_cache(DType::f16);
     decoder_.append(cache, text);
@@ -173,8 +173,7 @@ TEST_F(StateTapTest, ResendsStatesAfterResume) {
   prefill(server, c);
   const std::uint32_t length = draft(server, c, 3);
   server.end(1);
-  Tokens verified = prompt_;
-  verified.insert(verified.end(), answer_.begin(), answer_.end());
+  Tokens verified = testing::joined(prompt_, answer_);
   verified.resize(length);
   const Client again = client(2, 2);
   server.begin(again,

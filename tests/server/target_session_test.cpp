@@ -9,6 +9,7 @@
 namespace edgedraft::server {
 namespace {
 
+using testing::joined;
 using testing::kToyEndToken;
 using testing::kToyVocabulary;
 using testing::ToyDecoder;
@@ -31,9 +32,7 @@ class TargetSessionTest : public ::testing::Test {
     }
   };
 
-  TargetSession session() {
-    return {decoder_, kContext, [](std::uint32_t token) { return token == kToyEndToken; }};
-  }
+  TargetSession session() { return {decoder_, kContext, testing::is_toy_end}; }
 
   Answer generate(const Tokens& prompt, const SamplingParams& sampling, const Proposer& propose,
                   const Constraints& constraints = {}) {
@@ -110,8 +109,7 @@ class TargetSessionTest : public ::testing::Test {
     Random random(seed);
     const Tokens prompt = testing::random_tokens(random, 1 + random.below(20));
     const Answer expected = plain(prompt, sampling);
-    Tokens truth = prompt;
-    truth.insert(truth.end(), expected.tokens.begin(), expected.tokens.end());
+    const Tokens truth = joined(prompt, expected.tokens);
     for (const std::uint32_t nodes : {1u, 4u, 62u, 255u}) {
       const Answer answer = generate(prompt, sampling, random_trees(seed + nodes, nodes, truth));
       EXPECT_TRUE(answer == expected) << "seed " << seed << ", nodes " << nodes;
@@ -157,8 +155,7 @@ TEST_F(TargetSessionTest, AnyTreeLeavesConstrainedAnswerUnchanged) {
       const SamplingParams sampling{.temperature = temperature, .seed = 12};
       const Answer expected = plain(prompt, sampling, constraints);
       changed += expected.tokens != plain(prompt, sampling).tokens ? 1 : 0;
-      Tokens truth = prompt;
-      truth.insert(truth.end(), expected.tokens.begin(), expected.tokens.end());
+      const Tokens truth = joined(prompt, expected.tokens);
       for (std::uint64_t seed = 0; seed < 6; ++seed) {
         const Answer drafted =
             generate(prompt, sampling, random_trees(seed, 24, truth), constraints);
@@ -179,8 +176,7 @@ TEST_F(TargetSessionTest, LogProbabilitiesMatchPlainDecoding) {
          {Constraints{}, Constraints{.answer_begin = 4, .presence_penalty = 1.5f}}) {
       const SamplingParams sampling{.temperature = temperature, .seed = 5};
       const Answer expected = plain(prompt, sampling, constraints);
-      Tokens truth = prompt;
-      truth.insert(truth.end(), expected.tokens.begin(), expected.tokens.end());
+      const Tokens truth = joined(prompt, expected.tokens);
       const auto told_by = [&](const Proposer& propose) {
         TargetSession target = session();
         Finish finish = target
@@ -244,8 +240,7 @@ TEST_F(TargetSessionTest, ConstraintsCountFromAnswerBegin) {
   const Answer whole = plain({5, 6}, sampling, constraints);
   ASSERT_GE(whole.tokens.size(), 8u);
   for (std::size_t given = 1; given < 8; ++given) {
-    Tokens prompt{5, 6};
-    prompt.insert(prompt.end(), whole.tokens.begin(), whole.tokens.begin() + given);
+    const Tokens prompt = joined({5, 6}, std::span(whole.tokens).first(given));
     const Answer rest = plain(prompt, sampling, constraints);
     EXPECT_EQ(rest.tokens, Tokens(whole.tokens.begin() + given, whole.tokens.end()));
   }
@@ -274,8 +269,7 @@ TEST_F(TargetSessionTest, RolledBackSessionAnswersLikeFreshOne) {
   const Tokens prompt{9, 10, 11, 12};
   const Answer expected = plain(prompt, {});
   ASSERT_GT(expected.tokens.size(), 6u);
-  Tokens known = prompt;
-  known.insert(known.end(), expected.tokens.begin(), expected.tokens.begin() + 5);
+  const Tokens known = joined(prompt, std::span(expected.tokens).first(5));
 
   TargetSession target = session();
   ASSERT_TRUE(target.prefill({.base_count = 0, .tokens = known, .sampling = {}}));
@@ -297,8 +291,7 @@ TEST_F(TargetSessionTest, CorrectsProvisionalTokensFromFirstDifference) {
   for (std::uint32_t right = 0; right <= 7; ++right) {
     Tokens written(expected.tokens.begin(), expected.tokens.begin() + 8);
     if (right < 7) written[right] = (written[right] + 1) % kToyVocabulary;
-    Tokens all = prompt;
-    all.insert(all.end(), written.begin(), written.end());
+    const Tokens all = joined(prompt, written);
     TargetSession target = session();
     const auto outcome =
         target
@@ -456,23 +449,17 @@ TEST_F(TargetSessionTest, HashCoversCurrentTokens) {
 TEST_F(TargetSessionTest, RefusesInvalidRequestsAndStaysUnchanged) {
   TargetSession target = session();
   EXPECT_EQ(target.verify(DraftTree()).error().code, Errc::protocol);
-  const Tokens none;
-  EXPECT_EQ(target.prefill({.base_count = 0, .tokens = none, .sampling = {}}).error().code,
-            Errc::protocol);
+  const auto code_of = [&](const PrefillRequest& request) {
+    return target.prefill(request).error().code;
+  };
   const Tokens prompt{3, 4};
-  EXPECT_EQ(target.prefill({.base_count = 1, .tokens = prompt, .sampling = {}}).error().code,
-            Errc::protocol);
-  EXPECT_EQ(
-      target.prefill({.base_count = 0, .tokens = prompt, .provisional_count = 2, .sampling = {}})
-          .error()
-          .code,
-      Errc::protocol);
   const Tokens foreign{3, kToyVocabulary};
-  EXPECT_EQ(target.prefill({.base_count = 0, .tokens = foreign, .sampling = {}}).error().code,
-            Errc::protocol);
   const Tokens too_long(kContext, 5);
-  EXPECT_EQ(target.prefill({.base_count = 0, .tokens = too_long, .sampling = {}}).error().code,
-            Errc::context_full);
+  EXPECT_EQ(code_of({.base_count = 0, .tokens = {}}), Errc::protocol);
+  EXPECT_EQ(code_of({.base_count = 1, .tokens = prompt}), Errc::protocol);
+  EXPECT_EQ(code_of({.base_count = 0, .tokens = prompt, .provisional_count = 2}), Errc::protocol);
+  EXPECT_EQ(code_of({.base_count = 0, .tokens = foreign}), Errc::protocol);
+  EXPECT_EQ(code_of({.base_count = 0, .tokens = too_long}), Errc::context_full);
 
   ASSERT_TRUE(target.prefill({.base_count = 0, .tokens = prompt, .sampling = {}}));
   const Tokens before(target.tokens().begin(), target.tokens().end());

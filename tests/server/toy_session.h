@@ -26,6 +26,12 @@ inline std::vector<std::uint32_t> random_tokens(Random& random, std::uint64_t co
   return tokens;
 }
 
+inline std::vector<std::uint32_t> joined(std::vector<std::uint32_t> first,
+                                         std::span<const std::uint32_t> second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 inline DraftTree random_tree(Random& random, std::uint64_t nodes) {
   DraftTree tree;
   while (tree.node_count() < nodes) {
