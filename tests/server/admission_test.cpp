@@ -13,6 +13,7 @@
 
 #include "server/passes/delivery.h"
 #include "server/sessions/pass.h"
+#include "tests/server/toy_session.h"
 #include "tests/support/heard_replies.h"
 #include "tests/support/toy_models.h"
 
@@ -29,10 +30,8 @@ class PausableReplies final : public testing::HeardReplies {
 };
 
 // The smallest pool: 16 pages of 32 tokens.
-class AdmissionTest : public ::testing::Test {
+class AdmissionTest : public testing::ToyTargetTest<256> {
  protected:
-  static constexpr std::uint32_t kContext = 256;
-  static constexpr std::uint32_t kPoolPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
   static constexpr std::uint32_t kWaitingMax = 2;
   static constexpr std::uint32_t kWideDraft = kTreeNodesMax;  // takes 8 pages
 
@@ -122,9 +121,6 @@ class AdmissionTest : public ::testing::Test {
   }
 
   Instant now_{1h};
-  testing::ToyDecoder toy_{1};
-  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
   SessionParts parts_{.decoder = decoder_, .context_count = kContext, .is_end = [](std::uint32_t) {
                         return false;
                       }};

@@ -18,7 +18,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::kToyVocabulary;
 using testing::RawClient;
-using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
 // Rows so wide that a chunk holds few of them.
@@ -26,12 +25,8 @@ testing::TapBy wide_tap() {
   return {16384, [](std::uint32_t, std::span<float> rows) { std::ranges::fill(rows, 1.0f); }};
 }
 
-class HostileClientsTest : public ::testing::Test {
+class HostileClientsTest : public testing::ToyTargetTest<256> {
  protected:
-  static constexpr std::uint32_t kContext = 256;
-  // The smallest pool holds a context and a draft tree.
-  static constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
-
   struct Options {
     std::uint32_t pages = 8 * kLeastPages;
     std::uint32_t sessions_max = 64;
@@ -140,9 +135,6 @@ class HostileClientsTest : public ::testing::Test {
 
   Instant now_{1h};
   std::uint64_t last_id_ = 0;
-  ToyDecoder toy_{1};
-  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
   std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
   std::vector<std::string> faults_;
   std::optional<Speculation> speculation_;

@@ -13,13 +13,10 @@ namespace {
 
 using testing::random_tokens;
 using testing::random_tree;
-using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
-class ProbesTest : public ::testing::Test {
+class ProbesTest : public testing::ToyTargetTest<160, 4> {
  protected:
-  static constexpr std::uint32_t kContext = 160;
-
   TargetSession session(DType kv_type = DType::f32) {
     return {decoder_, decoder_.make_cache(kv_type), kContext, is_end_};
   }
@@ -44,9 +41,6 @@ class ProbesTest : public ::testing::Test {
   }
 
   Random random_{3};
-  ToyDecoder toy_{4};
-  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
   std::function<bool(std::uint32_t)> is_end_ = testing::is_toy_end;
 };
 

@@ -160,7 +160,7 @@ class KnownText final : public SessionProposer {
   std::uint64_t id_ = 0;
 };
 
-class RunTest : public ::testing::Test {
+class RunTest : public testing::ToyTargetTest<kContext> {
  protected:
   RunTest() {
     open({.metrics = metrics_});
@@ -235,9 +235,6 @@ class RunTest : public ::testing::Test {
   }
 
   Instant now_{1h};
-  ToyDecoder toy_{1};
-  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
   std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
   std::shared_ptr<const TokenTexts> texts_;  // used by open() to accept constraints
   std::optional<PassLoop> loop_;

@@ -41,13 +41,9 @@ class Inbox final : public Replies {
 };
 
 // Sessions that share the KV cache: PassLoop on a simulated clock.
-class SessionMemoryTest : public ::testing::Test {
+class SessionMemoryTest : public ToyTargetTest<256> {
  protected:
   using Tokens = std::vector<std::uint32_t>;
-
-  static constexpr std::uint32_t kContext = 256;
-  // The smallest pool holds a full context and a draft tree.
-  static constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
 
   SessionParts parts() {
     return {.decoder = decoder_,
@@ -158,9 +154,6 @@ class SessionMemoryTest : public ::testing::Test {
   std::map<std::uint64_t, std::shared_ptr<Inbox>> inboxes_;
   Tap* tap_ = nullptr;
   DType kv_type_ = DType::f32;
-  ToyDecoder toy_{1};
-  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
 };
 
 }  // namespace edgedraft::testing

@@ -14,10 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 
 // A server whose passes take 10 ms plus 1 ms per row; everything else takes no time.
-class StartMeasurementTest : public ::testing::Test {
+class StartMeasurementTest : public testing::ToyTargetTest<160> {
  protected:
-  static constexpr std::uint32_t kContext = 160;
-
   static Duration pace(std::uint32_t rows) { return 10ms + rows * 1ms; }
 
   wire::Verdict prompt(PassLoop& loop, std::uint64_t connection,
@@ -29,9 +27,6 @@ class StartMeasurementTest : public ::testing::Test {
     return keeper->verdicts.at(0);
   }
 
-  testing::ToyDecoder toy_{1};
-  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
   Instant now_{};
   PassLoop loop_{{.decoder = decoder_,
                   .context_count = kContext,

@@ -18,10 +18,8 @@ using Tokens = std::vector<std::uint32_t>;
 // Returns any tree for the session's tokens.
 using Proposer = std::function<DraftTree(std::span<const std::uint32_t> tokens)>;
 
-class TargetSessionTest : public ::testing::Test {
+class TargetSessionTest : public testing::ToyTargetTest<96, 6> {
  protected:
-  static constexpr std::uint32_t kContext = 96;
-
   struct Answer {
     Tokens tokens;  // after the prompt
     Finish finish = Finish::none;
@@ -118,10 +116,6 @@ class TargetSessionTest : public ::testing::Test {
       }
     }
   }
-
-  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  ToyDecoder toy_{6};
-  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
 };
 
 TEST_F(TargetSessionTest, AnyTreeLeavesGreedyAnswerUnchanged) {

@@ -19,6 +19,19 @@
 namespace edgedraft::testing {
 using namespace server;
 
+// A toy target on the CPU, with a context of this length.
+template <std::uint32_t Context, std::uint64_t Seed = 1>
+class ToyTargetTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint32_t kContext = Context;
+  // The smallest pool holds a full context and a draft tree.
+  static constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
+
+  ToyDecoder toy_{Seed};
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
+};
+
 // Excludes padding and end tokens.
 inline std::vector<std::uint32_t> random_tokens(Random& random, std::uint64_t count) {
   std::vector<std::uint32_t> tokens(count);
