@@ -19,14 +19,18 @@ constexpr char kTemplate[] =
 
 class ControlTokenTest : public ::testing::Test {
  protected:
+  test::RawGguf raw_with(const char* chat_template) {
+    test::RawGguf raw;
+    vocabulary_.add_to(raw);
+    raw.add_string("tokenizer.chat_template", chat_template);
+    return raw;
+  }
   BundleFile open(const test::RawGguf& raw) {
     return BundleFile::open(directory_.write("tiny.gguf", raw.bytes()), BundleUse::plain).value();
   }
   BundleFile open_tiny() {
-    test::RawGguf raw;
-    vocabulary_.add_to(raw);
+    test::RawGguf raw = raw_with(kTemplate);
     raw.add_bool("tokenizer.ggml.add_space_prefix", false);
-    raw.add_string("tokenizer.chat_template", kTemplate);
     return open(raw);
   }
   static Ids encode(const BundleFile& bundle, const std::vector<ChatMessage>& messages) {
@@ -90,10 +94,8 @@ TEST_F(ControlTokenTest, AddsBosTokenThatModelRequiresAndTemplateOmits) {
                         {kLlama3, true, 1},
                         {kLlama3, false, 1},
                         {kLast, true, 2}}) {
-    test::RawGguf raw;
-    vocabulary_.add_to(raw);
+    test::RawGguf raw = raw_with(c.chat_template);
     raw.add_bool("tokenizer.ggml.add_bos_token", c.adds);
-    raw.add_string("tokenizer.chat_template", c.chat_template);
     const BundleFile bundle = open(raw);
     // Typing its characters does not produce the token.
     for (const char* content : {"the", "<s>the"}) {
@@ -106,19 +108,14 @@ TEST_F(ControlTokenTest, AddsBosTokenThatModelRequiresAndTemplateOmits) {
 
 // Hugging Face puts that token before the text's ids, and tokenizes the text as if it came first.
 TEST_F(ControlTokenTest, BosTokenLeavesSpacePrefixOfFirstWord) {
-  test::RawGguf raw;
-  vocabulary_.add_to(raw);
+  test::RawGguf raw = raw_with("{{ messages[0].content }}");
   raw.add_string("edgedraft.tokenizer.space_prefix", "first");
-  raw.add_string("tokenizer.chat_template", "{{ messages[0].content }}");
   EXPECT_EQ(encode(open(raw), {{"user", "the cat"}}),
             (Ids{1, vocabulary_.id("▁the"), vocabulary_.id("▁cat")}));
 }
 
 TEST_F(ControlTokenTest, EmptyChatGetsNoBosToken) {
-  test::RawGguf raw;
-  vocabulary_.add_to(raw);
-  raw.add_string("tokenizer.chat_template", "{# nothing #}");
-  EXPECT_EQ(encode(open(raw), {{"user", "the"}}), Ids{});
+  EXPECT_EQ(encode(open(raw_with("{# nothing #}")), {{"user", "the"}}), Ids{});
 }
 
 // The server may see the BOS token if it may see the text after it.

@@ -60,24 +60,21 @@ TEST_F(PerplexityCommandTest, OneTokenHasNoStandardError) {
 }
 
 TEST_F(PerplexityCommandTest, NamesInvalidOption) {
-  PerplexityOptions o = options_;
-  o.model.clear();
-  expect_error(o, Errc::usage, "--model");
-  o = options_;
-  o.file.clear();
-  expect_error(o, Errc::usage, "-f FILE");
+  const auto refuses = [&](auto change, const std::string& named, Errc code = Errc::usage) {
+    PerplexityOptions changed = options_;
+    change(changed);
+    expect_error(changed, code, named);
+  };
+  const auto empty = directory_.write("short.txt", "");
+  refuses([](auto& o) { o.model.clear(); }, "--model");
+  refuses([](auto& o) { o.file.clear(); }, "-f FILE");
   for (const std::int64_t window : {-1, 1, 2, 1 << 30}) {
-    o = options_;
-    o.window = window;
-    expect_error(o, Errc::usage, "--window");
+    refuses([&](auto& o) { o.window = window; }, "--window");
   }
-  o = options_;
-  o.file = directory_.write("short.txt", "");
-  expect_error(o, Errc::usage, "too short");
-  o = options_;
-  o.model = EDGEDRAFT_MODELS "/moa-tli0.gguf";
-  expect_error(o, Errc::unsupported, "edgedraft-moa");
-  expect_error(o, Errc::unsupported, "moa-tli0.gguf");
+  refuses([&](auto& o) { o.file = empty; }, "too short");
+  for (const char* named : {"edgedraft-moa", "moa-tli0.gguf"}) {
+    refuses([](auto& o) { o.model = EDGEDRAFT_MODELS "/moa-tli0.gguf"; }, named, Errc::unsupported);
+  }
 }
 
 }  // namespace

@@ -39,21 +39,16 @@ TEST_F(TimingCacheTest, KeepsTimingsAcrossRuns) {
 TEST_F(TimingCacheTest, DistinguishesDeviceDriverDrafterCacheTypeAndTree) {
   TimingCache cache(file_);
   ASSERT_TRUE(cache.put(kTimingKey, kTiming));
-  TimingKey other = kTimingKey;
-  other.device = "Gpu 2";
-  EXPECT_FALSE(cache.find(other));
-  other = kTimingKey;
-  other.driver = "1.1";
-  EXPECT_FALSE(cache.find(other));
-  other = kTimingKey;
-  other.bundle = "abce";
-  EXPECT_FALSE(cache.find(other));
-  other = kTimingKey;
-  other.kv_type = DType::f16;
-  EXPECT_FALSE(cache.find(other));
-  other = kTimingKey;
-  other.tree = chain_shape(4);
-  EXPECT_FALSE(cache.find(other));
+  const auto finds_with = [&](auto change) {
+    TimingKey other = kTimingKey;
+    change(other);
+    return cache.find(other).has_value();
+  };
+  EXPECT_FALSE(finds_with([](TimingKey& key) { key.device = "Gpu 2"; }));
+  EXPECT_FALSE(finds_with([](TimingKey& key) { key.driver = "1.1"; }));
+  EXPECT_FALSE(finds_with([](TimingKey& key) { key.bundle = "abce"; }));
+  EXPECT_FALSE(finds_with([](TimingKey& key) { key.kv_type = DType::f16; }));
+  EXPECT_FALSE(finds_with([](TimingKey& key) { key.tree = chain_shape(4); }));
 }
 
 TEST_F(TimingCacheTest, ReplacesOldTimingAndEvictsOldestEntries) {
