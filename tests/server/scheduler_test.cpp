@@ -21,13 +21,17 @@ namespace {
 
 using testing::kToyVocabulary;
 using testing::random_tokens;
-using testing::RefusedRound;
 using testing::TapBy;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
 constexpr std::uint32_t kContext = 160;
 constexpr wire::RunTerms kLockstep{.credit = kContext, .hold = wire::Hold::lockstep};
+
+struct RefusedRound {
+  std::uint32_t round;
+  Error error;
+};
 
 struct Reply {
   std::uint64_t connection_id;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <deque>
 
 #include "tests/server/session_memory_rig.h"
 
@@ -7,7 +8,6 @@ namespace edgedraft::server {
 namespace {
 
 using testing::kToyVocabulary;
-using testing::RefusedRound;
 using testing::SessionMemoryTest;
 
 // Clients that draft large trees at once, with too little memory for all.
@@ -67,19 +67,16 @@ class GrowthTest : public SessionMemoryTest {
       now_ += std::chrono::milliseconds(5);
       EXPECT_LE(server.memory().pages_held, kLeastPages);
       for (Peer& peer : peers) {
-        auto& news = inboxes_.at(peer.client.connection_id)->news;
-        if (news.empty()) continue;
-        const auto what = std::move(news.front());
-        news.clear();
-        if (const auto* refusal = std::get_if<RefusedRound>(&what)) {
-          EXPECT_EQ(refusal->error.code, Errc::session_unknown) << refusal->error.message;
+        if (!has_reply(peer.client)) continue;
+        if (!inboxes_.at(peer.client.connection_id)->refusals.empty()) {
+          EXPECT_EQ(error(peer.client).code, Errc::session_unknown);
           ++refills;
           refill(server, peer);
           continue;
         }
-        const auto& verdict = std::get<wire::Verdict>(what);
-        peer.answer.insert(peer.answer.end(), verdict.tokens.begin(), verdict.tokens.end());
-        peer.answer.push_back(verdict.next);
+        const wire::Verdict told = verdict(peer.client);
+        peer.answer.insert(peer.answer.end(), told.tokens.begin(), told.tokens.end());
+        peer.answer.push_back(told.next);
         if (!peer.done()) {
           draft_widely(server, peer);
           continue;

@@ -4,12 +4,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "server/passes/pass_loop.h"
@@ -22,22 +20,11 @@
 namespace edgedraft::testing {
 using namespace server;
 
-// The replies to a client.
-class Inbox final : public Replies {
- public:
-  void verdict(wire::Verdict verdict) override {
-    length.heard(verdict);
-    news.emplace_back(std::move(verdict));
-  }
-  void activations(wire::Activations chunk) override { chunks.push_back(std::move(chunk)); }
-  void refuse(std::uint32_t round, Error error) override {
-    news.emplace_back(RefusedRound{round, std::move(error)});
-  }
+// The replies to a client since the test last read them.
+struct Inbox final : HeardReplies {
+  using HeardReplies::HeardReplies;
 
-  HeldLength length;
   std::uint32_t last_round = 0;
-  std::deque<std::variant<wire::Verdict, RefusedRound>> news;
-  std::vector<wire::Activations> chunks;
 };
 
 // Sessions that share the KV cache: PassLoop on a simulated clock.
@@ -64,7 +51,7 @@ class SessionMemoryTest : public ToyTargetTest<256> {
   }
 
   Client client(std::uint64_t connection_id, const std::string& identity = "someone") {
-    inboxes_[connection_id] = std::make_shared<Inbox>();
+    inboxes_[connection_id] = std::make_shared<Inbox>(tap_ != nullptr);
     Client client = client_of(connection_id, inboxes_[connection_id], tap_);
     client.identity = identity;
     return client;
@@ -109,24 +96,21 @@ class SessionMemoryTest : public ToyTargetTest<256> {
     for (int i = 0; i < 1000 && !loop.idle(); ++i) loop.step();
     ASSERT_TRUE(loop.idle());
   }
-  // The only reply since the last call.
-  std::variant<wire::Verdict, RefusedRound> reply(const Client& c) {
-    auto& news = inboxes_.at(c.connection_id)->news;
-    if (news.size() != 1) ADD_FAILURE() << news.size() << " replies to " << c.connection_id;
-    if (news.empty()) return RefusedRound{};
-    auto first = std::move(news.front());
-    news.clear();
-    return first;
+  bool has_reply(const Client& c) {
+    const Inbox& inbox = *inboxes_.at(c.connection_id);
+    return !inbox.verdicts.empty() || !inbox.refusals.empty();
   }
-  bool has_reply(const Client& c) { return !inboxes_.at(c.connection_id)->news.empty(); }
-  std::uint32_t next(const Client& c) {
-    const auto r = reply(c);
-    if (const auto* refusal = std::get_if<RefusedRound>(&r)) {
-      ADD_FAILURE() << refusal->error.message;
-      return ~0u;
+  // The only reply, a verdict.
+  wire::Verdict verdict(const Client& c) {
+    Inbox& inbox = *inboxes_.at(c.connection_id);
+    for (const Error& refusal : std::exchange(inbox.refusals, {})) {
+      ADD_FAILURE() << refusal.message;
     }
-    return std::get<wire::Verdict>(r).next;
+    const auto verdicts = std::exchange(inbox.verdicts, {});
+    EXPECT_EQ(verdicts.size(), 1u) << "replies to " << c.connection_id;
+    return verdicts.empty() ? wire::Verdict{.next = ~0u} : verdicts.front();
   }
+  std::uint32_t next(const Client& c) { return verdict(c).next; }
   // The next token after a request, or after a pass without drafts.
   std::uint32_t answered(PassLoop& loop, const Client& c, const Tokens& tokens,
                          std::uint32_t base = 0, const wire::RunTerms& terms = {}) {
@@ -139,9 +123,13 @@ class SessionMemoryTest : public ToyTargetTest<256> {
     run(loop);
     return next(c);
   }
+  // The only reply, a refusal.
   Error error(const Client& c) {
-    const auto r = reply(c);
-    return std::holds_alternative<RefusedRound>(r) ? std::get<RefusedRound>(r).error : Error{};
+    Inbox& inbox = *inboxes_.at(c.connection_id);
+    EXPECT_EQ(std::exchange(inbox.verdicts, {}).size(), 0u);
+    const auto refusals = std::exchange(inbox.refusals, {});
+    EXPECT_EQ(refusals.size(), 1u) << "replies to " << c.connection_id;
+    return refusals.empty() ? Error{} : refusals.front();
   }
 
   std::uint64_t refused(Refusal why) const {

@@ -31,9 +31,9 @@ class KvTypeTest : public SessionMemoryTest, public ::testing::WithParamInterfac
       }
       draft(server, c, nodes);
       run(server);
-      const auto verdict = std::get<wire::Verdict>(reply(c));
-      answer.insert(answer.end(), verdict.tokens.begin(), verdict.tokens.end());
-      answer.push_back(verdict.next);
+      const wire::Verdict told = verdict(c);
+      answer.insert(answer.end(), told.tokens.begin(), told.tokens.end());
+      answer.push_back(told.next);
     }
     answer.resize(truth.size());
     return answer;
@@ -192,9 +192,9 @@ TEST_P(KvTypeTest, ReusedPagesGiveIdenticalAnswersAndActivations) {
     ask_in_lockstep(server, c, prompt);
     while (answer.size() < expected.size()) {
       run(server);
-      const auto verdict = std::get<wire::Verdict>(reply(c));
-      rows.push_back(verdict.activations);
-      answer.push_back(verdict.next);
+      const wire::Verdict told = verdict(c);
+      rows.push_back(told.activations);
+      answer.push_back(told.next);
       draft(server, c);
     }
     EXPECT_EQ(answer, expected);

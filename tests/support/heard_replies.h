@@ -28,11 +28,6 @@ class HeldLength {
   std::uint32_t value_ = 0;
 };
 
-struct RefusedRound {
-  std::uint32_t round;
-  Error error;
-};
-
 // Records all replies to one connection.
 class HeardReplies : public Replies {
  public:
