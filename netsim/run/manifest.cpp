@@ -44,7 +44,9 @@ ordered_json text_or_null(const std::string& text) {
 
 // Output of a short command, without its last newlines; null if it fails.
 ordered_json output_of(const std::vector<std::string>& argv) {
-  std::string text = run_command(argv, -1, Clock::now() + std::chrono::seconds(10)).value_or("");
+  auto output = run_command(argv, -1, Clock::now() + std::chrono::seconds(10));
+  if (!output) return {};
+  std::string text = std::move(*output);
   while (text.ends_with('\n')) text.pop_back();
   return text_or_null(text);
 }
