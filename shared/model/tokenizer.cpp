@@ -78,18 +78,31 @@ std::optional<SpecialMatcher::Match> SpecialMatcher::match_at(std::string_view t
 
 constexpr std::string_view kUnknownText = " \xE2\x81\x87 ";  // U+2047, as decoded by SentencePiece
 
-enum class Kind : std::uint8_t { byte_bpe, sentencepiece_bpe, sentencepiece_unigram };
+enum class Kind : std::uint8_t { bpe, gemma4_bpe, sentencepiece_bpe, sentencepiece_unigram };
+
+bool is_sentencepiece(Kind kind) {
+  return kind == Kind::sentencepiece_bpe || kind == Kind::sentencepiece_unigram;
+}
 
 Result<Kind> read_kind(const GgufFile& file) {
   const auto name = file.get_string("tokenizer.ggml.model");
   if (!name) return name.error();
-  if (*name == "gpt2") return Kind::byte_bpe;
+  if (*name == "gpt2") return Kind::bpe;
+  if (*name == "gemma4") return Kind::gemma4_bpe;
   if (*name == "llama") return Kind::sentencepiece_bpe;
   if (*name == "t5") return Kind::sentencepiece_unigram;
   return Error{Errc::unsupported,
                "the tokenizer '" + std::string(*name) +
-                   "' (tokenizer.ggml.model) is not supported; gpt2 (byte-level BPE), llama "
-                   "(SentencePiece BPE) and t5 (SentencePiece unigram) are"};
+                   "' (tokenizer.ggml.model) is not supported; gpt2 (byte-level BPE), gemma4 (BPE "
+                   "with SentencePiece's spaces), llama (SentencePiece BPE) and t5 (SentencePiece "
+                   "unigram) are"};
+}
+
+Result<const PreTokenizerRules*> read_rules(const GgufFile& file, Kind kind) {
+  if (kind == Kind::gemma4_bpe) return find_pre_tokenizer_rules("gemma4");
+  const auto name = file.get_string_or("tokenizer.ggml.pre", "default");
+  if (!name) return name.error();
+  return find_pre_tokenizer_rules(*name);
 }
 
 // Matches control tokens and user-defined symbols before encoding the rest. SentencePiece would
@@ -119,7 +132,7 @@ Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
   auto vocabulary = read_vocabulary(file);
   if (!vocabulary) return vocabulary.error();
   SpaceRule space_rule = SpaceRule::none;
-  if (*kind != Kind::byte_bpe) {
+  if (is_sentencepiece(*kind)) {
     if (auto kept = keep_one_unknown(*vocabulary); !kept) return kept.error();
     const auto rule = read_space_rule(file);
     if (!rule) return rule.error();
@@ -132,16 +145,8 @@ Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
                                          .encoder = nullptr,
                                          .add_bos = *kind == Kind::sentencepiece_bpe,
                                          .space_rule = space_rule});
-  if (*kind == Kind::byte_bpe) {
-    const auto name = file.get_string_or("tokenizer.ggml.pre", "default");
-    if (!name) return name.error();
-    const auto rules = find_pre_tokenizer_rules(*name);
-    if (!rules) return rules.error();
-    state->add_bos = (*rules)->adds_bos;
-    auto encoder = make_byte_bpe_encoder(file, **rules, state->vocabulary);
-    if (!encoder) return encoder.error();
-    state->encoder = std::move(*encoder);
-  } else {
+  bool requires_bos = false;
+  if (is_sentencepiece(*kind)) {
     auto encoder = make_sentencepiece_encoder(file,
                                               *kind == Kind::sentencepiece_bpe
                                                   ? SentencePieceModel::Algorithm::bpe
@@ -149,10 +154,19 @@ Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
                                               state->vocabulary);
     if (!encoder) return encoder.error();
     state->encoder = std::move(*encoder);
+  } else {
+    const auto rules = read_rules(file, *kind);
+    if (!rules) return rules.error();
+    state->add_bos = (*rules)->adds_bos;
+    requires_bos = (*rules)->requires_bos;
+    auto encoder = (*rules)->is_plain ? make_plain_bpe_encoder(file, **rules, state->vocabulary)
+                                      : make_byte_bpe_encoder(file, **rules, state->vocabulary);
+    if (!encoder) return encoder.error();
+    state->encoder = std::move(*encoder);
   }
   const auto add_bos = file.get_bool_or("tokenizer.ggml.add_bos_token", state->add_bos);
   if (!add_bos) return add_bos.error();
-  state->add_bos = *add_bos && state->vocabulary.bos.has_value();
+  state->add_bos = (*add_bos || requires_bos) && state->vocabulary.bos.has_value();
   return Tokenizer(std::move(state));
 }
 

@@ -31,7 +31,8 @@ enum class TokenType : std::uint8_t {
 };
 
 // Converts text to token ids and back, from a GGUF file's metadata. The key tokenizer.ggml.model
-// names the kind: "gpt2" is byte-level BPE, "llama" SentencePiece BPE, "t5" SentencePiece unigram.
+// names the kind: "gpt2" is byte-level BPE, "gemma4" BPE with SentencePiece's spaces, "llama"
+// SentencePiece BPE, "t5" SentencePiece unigram.
 //
 // Source    the reference implementations, token for token: Hugging Face's tokenizers (with NFC
 //           normalisation for Qwen2, which llama.cpp omits) and SentencePiece

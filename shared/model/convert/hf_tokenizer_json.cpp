@@ -9,7 +9,7 @@
 #include "shared/model/convert/tokenizer_json_steps.h"
 #include "shared/model/json_file.h"
 #include "shared/model/tokenizer/byte_letters.h"
-#include "shared/model/tokenizer/pre_tokenizer.h"
+#include "shared/model/tokenizer/pre_tokenizer_rules.h"
 #include "shared/model/tokenizer/space_rule.h"
 #include "shared/model/tokenizer/vocabulary.h"
 #include "shared/model/utf8.h"

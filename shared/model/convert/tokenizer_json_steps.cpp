@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "shared/model/json_file.h"
-#include "shared/model/tokenizer/pre_tokenizer.h"
+#include "shared/model/tokenizer/pre_tokenizer_rules.h"
 
 namespace edgedraft {
 namespace {
@@ -96,11 +96,9 @@ Result<void> read_normalizer(const json& file, TextSteps& out, bool& replaces_sp
 // Longer than any known expression.
 constexpr std::size_t kPatternBytesMax = 16u << 10;
 
-// Converts an expression to Pattern's dialect: White_Space for \s, and escaped line ends.
-std::string in_our_dialect(std::string pattern) {
-  for (const auto& [from, to] :
-       {std::pair("\\s", "\\p{White_Space}"), std::pair("\\S", "\\P{White_Space}"),
-        std::pair("\r", "\\r"), std::pair("\n", "\\n")}) {
+// Escapes line ends, as in the known expressions.
+std::string with_escaped_line_ends(std::string pattern) {
+  for (const auto& [from, to] : {std::pair("\r", "\\r"), std::pair("\n", "\\n")}) {
     pattern = replaced(std::move(pattern), from, to);
   }
   return pattern;
@@ -119,7 +117,7 @@ Result<void> read_split(const json& step, TextSteps& out) {
     return unsupported_tokenizer("a Split by an expression of " + std::to_string(pattern.size()) +
                                  " bytes");
   }
-  out.patterns.push_back(in_our_dialect(pattern));
+  out.patterns.push_back(with_escaped_line_ends(pattern));
   return {};
 }
 

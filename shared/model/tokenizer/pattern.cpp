@@ -22,6 +22,22 @@ using Code = std::unique_ptr<pcre2_code, Freeing<pcre2_code_free>>;
 using MatchData = std::unique_ptr<pcre2_match_data, Freeing<pcre2_match_data_free>>;
 using MatchContext = std::unique_ptr<pcre2_match_context, Freeing<pcre2_match_context_free>>;
 
+// PCRE2's \s includes U+180E, which is no white space.
+std::string with_unicode_spaces(std::string_view expression) {
+  std::string out;
+  for (std::size_t i = 0; i < expression.size(); ++i) {
+    const char escaped = expression[i] == '\\' && i + 1 < expression.size() ? expression[i + 1] : 0;
+    if (escaped == 's' || escaped == 'S') {
+      out += escaped == 's' ? "\\p{White_Space}" : "\\P{White_Space}";
+      ++i;
+    } else {
+      out += expression[i];
+      if (escaped != 0) out += expression[++i];
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 struct Pattern::State {
@@ -31,11 +47,12 @@ struct Pattern::State {
   std::optional<Match> find(std::string_view text, std::size_t at, pcre2_match_data* match) const;
 };
 
-Pattern::Pattern(const std::string& expression) : state_(std::make_shared<State>()) {
+Pattern::Pattern(std::string_view expression) : state_(std::make_shared<State>()) {
+  const std::string translated = with_unicode_spaces(expression);
   int error = 0;
   PCRE2_SIZE error_at = 0;
-  state_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()),
-                                   expression.size(), PCRE2_UTF | PCRE2_UCP, &error, &error_at,
+  state_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()),
+                                   translated.size(), PCRE2_UTF | PCRE2_UCP, &error, &error_at,
                                    nullptr));
   EDGEDRAFT_CHECK(state_->code);
   // Without it (e.g. no executable memory) matching is only slower.

@@ -9,14 +9,13 @@
 
 namespace edgedraft {
 
-// A trusted regular expression: PCRE2 with Unicode properties. Use \p{White_Space} for \s: PCRE2's
-// \s includes U+180E.
+// A trusted regular expression: PCRE2 with Unicode properties, where \s is \p{White_Space}.
 //
 // Threads   const methods may run concurrently
 class Pattern {
  public:
   // Requires  a valid expression without nested repeats, which would not be linear
-  explicit Pattern(const std::string& expression);
+  explicit Pattern(std::string_view expression);
 
   struct Match {
     std::size_t begin;

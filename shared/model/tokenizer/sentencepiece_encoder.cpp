@@ -55,15 +55,7 @@ class SentencePieceEncoder : public TextEncoder {
     for (const int id : pieces) ids.push_back(static_cast<std::uint32_t>(id));
   }
 
-  std::string bytes_of(std::string_view text) const override {
-    std::string bytes;
-    for (std::size_t mark; (mark = text.find(kSpaceMark)) != text.npos;) {
-      bytes += text.substr(0, mark);
-      bytes += ' ';
-      text.remove_prefix(mark + kSpaceMark.size());
-    }
-    return bytes += text;
-  }
+  std::string bytes_of(std::string_view text) const override { return without_space_marks(text); }
 
  private:
   sentencepiece::SentencePieceProcessor processor_;

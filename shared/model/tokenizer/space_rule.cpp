@@ -1,6 +1,5 @@
 #include "shared/model/tokenizer/space_rule.h"
 
-#include <string>
 #include <utility>
 
 namespace edgedraft {
@@ -13,7 +12,24 @@ Error bad_rule(const std::string& what) {
   return {Errc::bad_file, std::string(kSpaceRuleKey) + what};
 }
 
+std::string with_each_replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  for (std::size_t at; (at = text.find(from)) != text.npos;) {
+    out.append(text.substr(0, at)).append(to);
+    text.remove_prefix(at + from.size());
+  }
+  return out.append(text);
+}
+
 }  // namespace
+
+std::string with_space_marks(std::string_view text) {
+  return with_each_replaced(text, " ", kSpaceMark);
+}
+
+std::string without_space_marks(std::string_view text) {
+  return with_each_replaced(text, kSpaceMark, " ");
+}
 
 std::string_view space_rule_name(SpaceRule rule) {
   for (const auto& [name, named] : kNamed) {

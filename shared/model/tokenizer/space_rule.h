@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "shared/base/error.h"
@@ -11,6 +12,10 @@
 namespace edgedraft {
 
 inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, SentencePiece's space
+
+// A text with kSpaceMark for its spaces, and the reverse.
+std::string with_space_marks(std::string_view text);
+std::string without_space_marks(std::string_view text);
 
 // Selects the parts of a text before which SentencePiece's pieces get a space. Control tokens,
 // user-defined symbols and Hugging Face's added tokens separate parts.

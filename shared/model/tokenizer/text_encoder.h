@@ -37,6 +37,16 @@ Result<std::unique_ptr<TextEncoder>> make_byte_bpe_encoder(const GgufFile& file,
                                                            const PreTokenizerRules& rules,
                                                            const Vocabulary& vocabulary);
 
+// Byte-pair encoding over pieces in SentencePiece's spelling (tokenizer.ggml.model = "gemma4"). It
+// starts from characters, or the entries <0x0A> of their bytes if the vocabulary lacks one. A run
+// of line ends that is an entry is not merged. Bytes missing from the vocabulary are dropped.
+//
+// Requires  as above
+// Errors    as above
+Result<std::unique_ptr<TextEncoder>> make_plain_bpe_encoder(const GgufFile& file,
+                                                            const PreTokenizerRules& rules,
+                                                            const Vocabulary& vocabulary);
+
 // SentencePiece's own library on the pieces of a GGUF file. Invalid UTF-8 is read as U+FFFD. Puts a
 // space before each text under SpaceRule::each; the caller applies the other rules.
 //
