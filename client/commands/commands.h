@@ -74,6 +74,7 @@ struct ConvertCommandOptions {
   std::filesystem::path input;
   std::filesystem::path output;
   std::optional<std::string> type;  // f16 if absent
+  std::optional<std::string> pre;
   bool bundle = false;
   std::filesystem::path drafter;
   std::optional<std::int64_t> draft_vocab;

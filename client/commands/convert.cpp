@@ -15,6 +15,7 @@
 #include "shared/model/gguf.h"
 #include "shared/model/gguf_parts.h"
 #include "shared/model/tensor_shapes.h"
+#include "shared/model/tokenizer/pre_tokenizer_rules.h"
 #include "shared/program/validators.h"
 
 namespace edgedraft::client {
@@ -25,6 +26,18 @@ std::string type_names() {
   for (const DType type : kDTypes)
     names += (names.empty() ? "" : ", ") + std::string(traits(type).name);
   return names;
+}
+
+Result<void> check_pre(const ConvertCommandOptions& o) {
+  if (!o.pre) return {};
+  if (o.bundle || o.draft_vocab) {
+    return usage_error(
+        "--pre: a bundle has its target's tokenizer; convert the target with --pre first");
+  }
+  if (!find_pre_tokenizer_rules(*o.pre)) {
+    return usage_error("--pre " + *o.pre + ": expected one of " + pre_tokenizer_names());
+  }
+  return {};
 }
 
 Result<void> check_drafting(const ConvertCommandOptions& o) {
@@ -55,6 +68,7 @@ Result<std::optional<DType>> check(const ConvertCommandOptions& o) {
     return Error{Errc::io,
                  o.input.string() + ": " + (error ? error.message() : "no such file or folder")};
   }
+  if (auto right = check_pre(o); !right) return right.error();
   if (auto right = check_drafting(o); !right) return right.error();
   std::vector<std::filesystem::path> read = gguf_files_of(o.input);
   read.insert(read.end(), {o.drafter, o.corpus});
@@ -103,6 +117,7 @@ Result<void> write_output(const ConvertCommandOptions& o, std::optional<DType> t
   return convert_model_or_bundle({.input = o.input,
                                   .output = o.output,
                                   .type = type,
+                                  .pre = o.pre,
                                   .on_notice = [](const std::string& what) {
                                     std::cerr << printable(what, Lines::one) << '\n';
                                   }});
@@ -120,6 +135,10 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
                  "Type of the matrices: " + type_names() +
                      " [unchanged from a GGUF file; f16 from a folder]")
       ->type_name("TYPE");
+  app.add_option("--pre", o.pre,
+                 "Pre-tokenizer of a byte-level BPE tokenizer, by llama.cpp's name [unchanged from "
+                 "a GGUF file; the one that fits a folder's tokenizer.json]")
+      ->type_name("NAME");
   // Not configurable: in other commands these options take a value, which an options file may set.
   app.add_flag("--bundle", o.bundle, "Make a bundle: a drafter for this target")
       ->configurable(false);

@@ -77,6 +77,13 @@ TEST_F(ConvertCommandTest, NamesInvalidOption) {
   };
   refuses([](auto& o) { o.output.clear(); }, "-o");
   refuses([](auto& o) { o.type = "q3_k"; }, "q4_k");
+  refuses([](auto& o) { o.pre = "unheard-of"; }, "expected one of llama-bpe");
+  refuses(
+      [](auto& o) {
+        o.pre = "qwen2";
+        o.bundle = true;
+      },
+      "convert the target with --pre first");
   refuses([](auto& o) { o.bundle = true; }, "--drafter");
   refuses([](auto& o) { o.drafter = kFixtures / "moa/moa-tli0"; }, "--bundle");
 }

@@ -126,6 +126,47 @@ TEST_F(ByteBpeTest, RecognisesUsualEndOfTurnTokens) {
   EXPECT_FALSE(tokenizer_.is_end(id("<|note|>")));
 }
 
+TEST_F(ByteBpeTest, EndTokensOfRecentFamilies) {
+  const char* const kEnds[] = {"<|return|>",           "<|call|>", "<eos>", "<turn|>",
+                               "<|tool_response>",     "[EOT]",    "[EOS]", "[e~[",
+                               "<｜end▁of▁sentence｜>"};
+  for (const char* text : kEnds) vocabulary_.add(text, 3);
+  vocabulary_.add("</s>", 3);
+  const auto tokenizer = read(vocabulary_, "gpt-2").value();
+  for (const char* text : kEnds) EXPECT_TRUE(tokenizer.is_end(id(text))) << text;
+  EXPECT_FALSE(tokenizer.is_end(id("</s>"))) << "only if a key names it";
+}
+
+// Messages of gpt-oss: <|start|>assistant<|channel|>analysis<|message|>...<|end|>.
+TEST_F(ByteBpeTest, AnswerOfSeveralMessagesGoesOnAfterEachEnd) {
+  vocabulary_.add("<|end|>", 3);
+  vocabulary_.add("<|channel|>", 3);
+  const auto phi3 = read(vocabulary_, "gpt-2").value();
+  EXPECT_TRUE(phi3.is_end(id("<|end|>")));
+  EXPECT_EQ(phi3.token_bytes(id("<|channel|>")), "");
+
+  vocabulary_.add("<|return|>", 3);
+  vocabulary_.add("<|call|>", 3);
+  const auto gpt_oss = read(vocabulary_, "gpt-2").value();
+  EXPECT_FALSE(gpt_oss.is_end(id("<|end|>")));
+  EXPECT_TRUE(gpt_oss.is_end(id("<|return|>")));
+  EXPECT_EQ(gpt_oss.token_bytes(id("<|channel|>")), "<|channel|>") << "a reader needs it";
+  const Ids typed = gpt_oss.encode("<|channel|>", Special::plain);
+  EXPECT_EQ(std::count(typed.begin(), typed.end(), id("<|channel|>")), 0);
+}
+
+// Gemma 4's files label them as user-defined.
+TEST_F(ByteBpeTest, OneSidedMarkersAreNeverTyped) {
+  for (const char* text : {"<|tool_call>", "<tool_call|>"}) {
+    vocabulary_.add(text, 4);
+    const auto tokenizer = read(vocabulary_, "gpt-2").value();
+    const Ids plain = tokenizer.encode(text, Special::plain);
+    EXPECT_EQ(std::count(plain.begin(), plain.end(), id(text)), 0) << text;
+    EXPECT_EQ(tokenizer.encode(text, Special::parse), Ids{id(text)});
+    EXPECT_EQ(tokenizer.token_bytes(id(text)), text) << "shown";
+  }
+}
+
 // A coder model writes another file after them.
 TEST_F(ByteBpeTest, FileSeparatorsEndAnswer) {
   for (const char* text : {"<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"}) {
@@ -153,7 +194,7 @@ TEST_F(ByteBpeTest, ReportsWhetherTextsBeginWithBos) {
 TEST_F(ByteBpeTest, UnknownPreTokenizerListsKnownOnes) {
   const auto tokenizer = read(vocabulary_, "tekken-9");
   ASSERT_TRUE(fails_with(tokenizer, Errc::unsupported));
-  for (const char* named : {"tekken-9", "llama-bpe", "qwen2", "gpt-2"}) {
+  for (const char* named : {"tekken-9", "llama-bpe", "lfm2", "gpt-2", "--pre NAME"}) {
     EXPECT_TRUE(contains(tokenizer.error().message, named)) << named;
   }
 }

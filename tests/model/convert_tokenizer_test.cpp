@@ -13,6 +13,7 @@ namespace edgedraft {
 namespace {
 
 using test::HfDirectory;
+using test::RawGguf;
 
 class ConvertTokenizerTest : public test::ConvertFixture {};
 
@@ -63,6 +64,29 @@ TEST_F(ConvertTokenizerTest, ConvertsTokenizerJson) {
   EXPECT_EQ(tokenizer.eos_id(), 65u);
   for (const std::uint32_t end : {65u, 66u, 67u}) EXPECT_TRUE(tokenizer.is_end(end));
   EXPECT_EQ(*chat_template_source(gguf), "x");
+}
+
+TEST_F(ConvertTokenizerTest, NamedPreTokenizerReplacesTheFiles) {
+  const test::TinyByteBpe tiny;
+  RawGguf raw;
+  raw.add_string("general.architecture", "llama");
+  tiny.add_to(raw, "unheard-of");
+  const auto path = input_.write("m.gguf", raw.bytes());
+  ConvertOptions options{.input = path, .output = output_ / "m.gguf"};
+  options.pre = "none";
+  EXPECT_TRUE(fails_with(convert_model(options), Errc::unsupported, "'none'"));
+  options.pre = "tekken";
+  ASSERT_TRUE(convert_model(options));
+  const GgufFile file = GgufFile::open(options.output).value();
+  EXPECT_EQ(*file.get_string("tokenizer.ggml.pre"), "tekken");
+  EXPECT_TRUE(Tokenizer::read(file));
+
+  HfDirectory source;
+  source.write_tokenizer(input_);
+  source.write(input_);
+  options.input = input_.path();
+  EXPECT_TRUE(fails_with(convert_model(options), Errc::unsupported, "remove --pre"))
+      << "SentencePiece";
 }
 
 // llama.cpp has keys for only three.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <sstream>
+
 namespace edgedraft {
 namespace {
 
@@ -87,6 +90,83 @@ TEST(PreTokenizerTest, DeepSeekV3) {
   EXPECT_EQ(words_of("deepseek-v3", "a\tb"), (Words{"a", "\tb"}));
 }
 
+TEST(PreTokenizerTest, QwenFamilies) {
+  // Marks belong to their letter from Qwen 3.5 on.
+  EXPECT_EQ(words_of("qwen35", "e\u0301x न\u0940 12"),
+            (Words{"e\u0301x", " न\u0940", " ", "1", "2"}));
+  EXPECT_EQ(words_of("hunyuan", "e\u0301x"), (Words{"e", "\u0301x"}));
+  EXPECT_EQ(words_of("laguna", "a \n\n b"), (Words{"a", " ", "\n\n", " b"}));
+  EXPECT_EQ(words_of("ufakzeka", "Ankara'da 12"), (Words{"Ankara", "'da", " ", "1", "2"}));
+  EXPECT_EQ(words_of("seed-coder", "x !!\n\ny"), (Words{"x", " !!", "\n\n", "y"}));
+  EXPECT_EQ(words_of("bailingmoe", "I'LL go\n\nnow"), (Words{"I", "'LL", " go", "\n\n", "now"}));
+  EXPECT_EQ(words_of("minicpm5", "in 12345x"), (Words{"in", " ", "123", "45", "x"}));
+}
+
+// Words of one clause stay together.
+TEST(PreTokenizerTest, ExaoneMoeAndBloomJoinWords) {
+  EXPECT_EQ(words_of("exaone-moe", "the cat sat, 12/\n\n"),
+            (Words{"the cat sat", ",", " ", "1", "2", "/\n", "\n"}));
+  EXPECT_EQ(words_of("poro-chat", "One, two. Three 12"),
+            (Words{"One", ",", " two", ".", " Three", " 12"}));
+  EXPECT_EQ(words_of("viking", "One 12"), (Words{"One", " ", "1", "2"}));
+  EXPECT_EQ(words_of("superbpe", "the cat 1234567 sat"),
+            (Words{"the cat ", "1", "234", "567", " sat"}));
+}
+
+TEST(PreTokenizerTest, CapitalsStartWords) {
+  EXPECT_EQ(words_of("gpt-4o", "HelloWorld's iPhone 12345 a/b//\n"),
+            (Words{"Hello", "World's", " i", "Phone", " ", "123", "45", " a", "/b", "//\n"}));
+  EXPECT_EQ(words_of("gpt-4o", "ÉTÉété e\u0301"), (Words{"ÉTÉété", " e\u0301"}));
+  EXPECT_EQ(words_of("tekken", "HelloWorld's 12"), (Words{"Hello", "World", "'s", " ", "1", "2"}));
+  EXPECT_EQ(words_of("minimax-m2", "aB"), (Words{"a", "B"}));
+  EXPECT_EQ(words_of("kimi-k2", "中文HelloWorld's日本かな 1234"),
+            (Words{"中文", "Hello", "World's", "日本", "かな", " ", "123", "4"}));
+  EXPECT_EQ(words_of("youtu", "한글이，。HelloWorld 12"),
+            (Words{"한글이", "，。", "Hello", "World", " ", "1", "2"}));
+}
+
+TEST(PreTokenizerTest, GroupsDigitsFromTheRight) {
+  for (const char* name : {"tiny_aya", "afmoe"}) {
+    EXPECT_EQ(words_of(name, "in 1234567"), (Words{"in", " ", "1", "234", "567"})) << name;
+    EXPECT_EQ(words_of(name, "12 345"), (Words{"12", " ", "345"})) << name;
+  }
+  EXPECT_EQ(words_of("tiny_aya", "1234th"), (Words{"123", "4", "th"})) << "part of a word";
+  EXPECT_EQ(words_of("afmoe", "x 中文かな"), (Words{"x", " ", "中文かな"}));
+}
+
+TEST(PreTokenizerTest, Jais2HalvesBlanks) {
+  EXPECT_EQ(words_of("jais-2", "a       b"), (Words{"a", "    ", "  ", " b"}));
+  EXPECT_EQ(words_of("jais-2", "a   \n   \n\t\t\t"), (Words{"a", "   \n   \n", "\t\t", "\t"}));
+  EXPECT_EQ(words_of("jais-2", "a !!\n\n b"), (Words{"a", " !!\n\n", " b"}));
+}
+
+TEST(PreTokenizerTest, FalconSplitsPunctuationFirst) {
+  EXPECT_EQ(words_of("falcon", "a, b=12345`x`"),
+            (Words{"a", ",", " b", "=", "123", "45", "`", "x", "`"}));
+  EXPECT_EQ(words_of("chameleon", "x IMGIMGABZ 12"), (Words{"x", " ", "IMGIMGABZ", " ", "1", "2"}));
+  EXPECT_EQ(words_of("spark2_5", "a !\n\n 12"), (Words{"a", " !", "\n", "\n", " ", "1", "2"}));
+}
+
+TEST(PreTokenizerTest, Gemma4SplitsAtLineEndsAlone) {
+  EXPECT_EQ(words_of("gemma4", "the▁cat, 12\n\n it"), (Words{"the▁cat, 12", "\n\n", " it"}));
+}
+
+// Quadratic work would exceed the test's timeout.
+TEST(PreTokenizerTest, EveryRuleTakesLinearTime) {
+  for (const PreTokenizerRules& rules : pre_tokenizer_rules()) {
+    const PreTokenizer pre_tokenizer(rules);
+    for (const std::string unit : {" ", "\n", "1", "A", "a", "中", "\u0301", " \n", "! ", "a "}) {
+      std::string text;
+      while (text.size() < 1 << 17) text += unit;
+      // The last character ends what the expressions look ahead for.
+      text += "1x";
+      std::size_t size = 0;
+      pre_tokenizer.split(text, [&](std::string_view word) { size += word.size(); });
+      EXPECT_EQ(size, text.size()) << rules.name << ", unit '" << unit << "'";
+    }
+  }
+}
+
 TEST(PreTokenizerTest, ClassifiesUnicode) {
   EXPECT_EQ(words_of("gpt-2", "нещо 日本語 ٣٤ ½"), (Words{"нещо", " 日本語", " ٣٤", " ½"}));
   EXPECT_EQ(words_of("gpt-2", "a\u00A0\u3000b"), (Words{"a", "\u00A0", "\u3000", "b"}));
@@ -113,7 +193,18 @@ TEST(PreTokenizerTest, EmptyTextHasNoWords) {
 TEST(PreTokenizerTest, FindsRulesByAlias) {
   EXPECT_EQ((*find_pre_tokenizer_rules("llama3"))->name, "llama-bpe");
   EXPECT_EQ((*find_pre_tokenizer_rules("phi-2"))->name, "gpt-2");
+  EXPECT_EQ((*find_pre_tokenizer_rules("lfm2"))->name, "llama-bpe") << "last of several";
+  EXPECT_FALSE(find_pre_tokenizer_rules("llama3 llama-v3"));
   EXPECT_FALSE(find_pre_tokenizer_rules(""));
+}
+
+TEST(PreTokenizerTest, EveryNameHasOneRule) {
+  std::istringstream names(pre_tokenizer_names());
+  std::set<std::string> seen;
+  for (std::string name; names >> name;) {
+    EXPECT_TRUE(seen.insert(name).second) << name;
+    EXPECT_TRUE(find_pre_tokenizer_rules(name)) << name;
+  }
 }
 
 TEST(NfcTest, Composes) {

@@ -4,20 +4,38 @@
 #include <utility>
 
 #include "shared/model/convert/hf_model.h"
+#include "shared/model/tokenizer/pre_tokenizer_rules.h"
 
 namespace edgedraft {
 
 namespace {
 
+// Stores another pre-tokenizer in a copy of a GGUF file.
+Result<void> set_pre(const GgufFile& file, const std::string& pre, GgufMetadata& metadata) {
+  const auto kind = file.get_string("tokenizer.ggml.model");
+  if (!kind) return kind.error();
+  if (*kind != "gpt2") {
+    return Error{Errc::unsupported, "the tokenizer '" + std::string(*kind) +
+                                        "' (tokenizer.ggml.model) has no pre-tokenizer; remove "
+                                        "--pre"};
+  }
+  if (const auto known = find_pre_tokenizer_rules(pre); !known) return known.error();
+  metadata.set_string("tokenizer.ggml.pre", pre);
+  return {};
+}
+
 // Plans a copy of a GGUF model with its matrices in `type`, or unchanged.
 Result<ModelPlan> plan_gguf_model(const std::filesystem::path& path, std::optional<DType> type,
-                                  KeptTensors is_kept) {
+                                  KeptTensors is_kept, const std::optional<std::string>& pre) {
   auto file = GgufFile::open(path);
   if (!file) return file.error();
   if (const auto architecture = file->architecture(); !architecture) return architecture.error();
 
   ModelPlan plan;
   for (const auto& [key, value] : file->metadata()) plan.metadata.set(std::string(key), value);
+  if (pre) {
+    if (auto done = set_pre(*file, *pre, plan.metadata); !done) return done.error();
+  }
   if (type) set_file_type(plan.metadata, *type);
   for (const GgufTensor& tensor : file->tensors()) {
     PlannedTensor planned = copy_of(tensor, std::string(tensor.name));
@@ -35,16 +53,16 @@ Result<ModelPlan> plan_gguf_model(const std::filesystem::path& path, std::option
 }  // namespace
 
 Result<ModelPlan> plan_model(const std::filesystem::path& input, std::optional<DType> type,
-                             KeptTensors is_kept) {
+                             KeptTensors is_kept, const std::optional<std::string>& pre) {
   std::error_code unknown;  // opening it as a file reports the error
   if (std::filesystem::is_directory(input, unknown)) {
-    return plan_hf_model(input, type.value_or(kTypeOfDirectories));
+    return plan_hf_model(input, type.value_or(kTypeOfDirectories), pre);
   }
-  return plan_gguf_model(input, type, is_kept);
+  return plan_gguf_model(input, type, is_kept, pre);
 }
 
 Result<void> convert_model(const ConvertOptions& options) {
-  const auto plan = plan_model(options.input, options.type, options.is_kept);
+  const auto plan = plan_model(options.input, options.type, options.is_kept, options.pre);
   if (!plan) return plan.error();
   if (options.on_notice && !plan->notice.empty()) options.on_notice(plan->notice);
   return write_model(*plan, options.output);

@@ -23,6 +23,9 @@ struct ConvertOptions {
   // f16.
   std::optional<DType> type = {};
   KeptTensors is_kept = nullptr;  // null: none; if set, the head is not raised either
+  // Name for tokenizer.ggml.pre (pre_tokenizer_rules.h). Unset: a GGUF file's, or the one that fits
+  // a directory's tokenizer.
+  std::optional<std::string> pre = {};
   // Called for each omission, with text from the input; may be empty.
   std::function<void(const std::string& what)> on_notice{};
 };
@@ -40,6 +43,7 @@ Result<void> convert_model(const ConvertOptions& options);
 
 // Plans the output of convert_model. Errors as there.
 Result<ModelPlan> plan_model(const std::filesystem::path& input, std::optional<DType> type,
-                             KeptTensors is_kept = nullptr);
+                             KeptTensors is_kept = nullptr,
+                             const std::optional<std::string>& pre = {});
 
 }  // namespace edgedraft

@@ -140,7 +140,8 @@ void CheckpointReader::refuse_others() {
   }
 }
 
-Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType type) {
+Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType type,
+                                const std::optional<std::string>& pre) {
   const auto config = read_hf_config(directory);
   if (!config) return config.error();
   auto checkpoint = SafetensorsModel::open(directory);
@@ -170,7 +171,7 @@ Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType ty
   reader.refuse_others();
   if (reader.error()) return *reader.error();
   // After the tensors: the embedding confirms the size to which the tokenizer is padded.
-  auto notice = add_hf_tokenizer(directory, *config, plan.metadata);
+  auto notice = add_hf_tokenizer(directory, *config, pre, plan.metadata);
   if (!notice) return notice.error();
   plan.notice = *std::move(notice);
   raise_head(plan);

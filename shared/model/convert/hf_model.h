@@ -11,10 +11,11 @@
 
 namespace edgedraft {
 
-// Plans the conversion of a Llama or Qwen2 directory.
+// Plans the conversion of a Llama or Qwen2 directory. `pre` as in add_hf_tokenizer.
 //
 // Errors    io, bad_file, unsupported, mismatch: naming the file, key or tensor
-Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType type);
+Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType type,
+                                const std::optional<std::string>& pre = {});
 
 // Whether a layer must have a norm before attention; a drafter's layer may read the output of its
 // own projection instead.

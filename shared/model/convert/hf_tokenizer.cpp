@@ -217,23 +217,25 @@ Result<void> add_special_ids(const json& tokenizer_config, const HfConfig& confi
   return {};
 }
 
-Result<TokenizerParts> read_json_parts(const std::filesystem::path& directory, std::size_t count) {
+Result<TokenizerParts> read_json_parts(const std::filesystem::path& directory, std::size_t count,
+                                       const std::optional<std::string>& pre) {
   const auto file = read_json_object(directory / "tokenizer.json");
   if (!file) return file.error();
-  auto parts = read_tokenizer_json(*file, count);
+  auto parts = read_tokenizer_json(*file, count, pre);
   if (!parts) return Error{parts.error().code, directory.string() + ": " + parts.error().message};
   return parts;
 }
 
 Result<TokenizerParts> read_parts(const std::filesystem::path& directory,
-                                  const json& tokenizer_config, std::size_t count) {
+                                  const json& tokenizer_config, std::size_t count,
+                                  const std::optional<std::string>& pre) {
   if (std::filesystem::exists(directory / "tokenizer.model")) {
     auto parts = read_sentencepiece(directory / "tokenizer.model");
     if (!parts) {
       // Llama 3's tokenizer.model is in tiktoken's format; its tokenizer.json has the same content.
       const bool is_of_another_kind = parts.error().code == Errc::bad_file;
       if (is_of_another_kind && std::filesystem::exists(directory / "tokenizer.json")) {
-        return read_json_parts(directory, count);
+        return read_json_parts(directory, count, pre);
       }
       return parts;
     }
@@ -244,7 +246,7 @@ Result<TokenizerParts> read_parts(const std::filesystem::path& directory,
     parts->add_bos = true;
     return parts;
   }
-  return read_json_parts(directory, count);
+  return read_json_parts(directory, count, pre);
 }
 
 std::string what_is_left_out(const std::filesystem::path& directory, const TokenizerParts& parts) {
@@ -260,6 +262,7 @@ std::string what_is_left_out(const std::filesystem::path& directory, const Token
 }  // namespace
 
 Result<std::string> add_hf_tokenizer(const std::filesystem::path& directory, const HfConfig& config,
+                                     const std::optional<std::string>& pre,
                                      GgufMetadata& metadata) {
   if (!std::filesystem::exists(directory / "tokenizer.model") &&
       !std::filesystem::exists(directory / "tokenizer.json")) {
@@ -279,8 +282,14 @@ Result<std::string> add_hf_tokenizer(const std::filesystem::path& directory, con
     tokenizer_config = std::move(*read);
   }
   const std::size_t count = config.decoder.vocabulary_count;
-  auto parts = read_parts(directory, tokenizer_config, count);
+  auto parts = read_parts(directory, tokenizer_config, count, pre);
   if (!parts) return parts.error();
+  if (pre && parts->model != "gpt2") {
+    return Error{Errc::unsupported, directory.string() + ": the tokenizer becomes '" +
+                                        parts->model +
+                                        "', which has no pre-tokenizer; remove "
+                                        "--pre"};
+  }
   if (parts->entries.size() > count) {
     return Error{Errc::mismatch, directory.string() + ": the tokenizer has " +
                                      std::to_string(parts->entries.size()) +

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "shared/base/error.h"
@@ -11,11 +12,12 @@ namespace edgedraft {
 
 // Adds the tokenizer (tokenizer.model with added_tokens.json, or else tokenizer.json) and chat
 // template of a Hugging Face directory, under llama.cpp's keys, kSpaceRuleKey and kEndIdsKey. Does
-// nothing if there is none.
+// nothing if there is none. `pre` names the rules of a byte-level tokenizer.json, whose own steps
+// of splitting are then ignored.
 //
 // Returns   a notice for the user, usually empty
 // Errors    io, bad_file, mismatch; unsupported: names the feature that GGUF cannot express
 Result<std::string> add_hf_tokenizer(const std::filesystem::path& directory, const HfConfig& config,
-                                     GgufMetadata& metadata);
+                                     const std::optional<std::string>& pre, GgufMetadata& metadata);
 
 }  // namespace edgedraft

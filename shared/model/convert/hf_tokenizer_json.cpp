@@ -1,5 +1,6 @@
 #include "shared/model/convert/hf_tokenizer_json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 #include <unordered_map>
@@ -124,13 +125,31 @@ Result<Index> index_of(const TokenizerParts& parts) {
   return index;
 }
 
+// Adds GGUF's lines "left right".
+Result<void> add_merges(const std::vector<Merge>& merges, const Index& index,
+                        TokenizerParts& parts) {
+  for (const auto& [left, right] : merges) {
+    if (left.find(' ') != left.npos || right.find(' ') != right.npos) {
+      return bad_tokenizer("a merge of texts with a space");
+    }
+    if (!index.contains(left) || !index.contains(right) || !index.contains(left + right)) {
+      return bad_tokenizer("the merge " + left + " " + right +
+                           " uses an entry that is not in the vocabulary");
+    }
+    parts.merges.push_back(left + " " + right);
+  }
+  return {};
+}
+
 Result<void> finish_byte_level(const json& model, const TextSteps& steps,
+                               const std::optional<std::string>& pre,
                                const std::vector<Merge>& merges, const Index& index,
                                TokenizerParts& parts) {
   const auto ignore_merges = json_bool(model, "ignore_merges");
   if (!ignore_merges) return ignore_merges.error();
   const auto rules =
-      find_pre_tokenizer_rules(steps.patterns, steps.nfc, ignore_merges->value_or(false));
+      pre ? find_pre_tokenizer_rules(*pre)
+          : find_pre_tokenizer_rules(steps.patterns, steps.nfc, ignore_merges->value_or(false));
   if (!rules) return rules.error();
   const auto unknown = json_string(model, "unk_token");
   if (!unknown) return unknown.error();
@@ -140,18 +159,31 @@ Result<void> finish_byte_level(const json& model, const TextSteps& steps,
     }
   }
   parts.model = "gpt2";
-  parts.pre = (*rules)->name;
-  for (const auto& [left, right] : merges) {
-    if (left.find(' ') != left.npos || right.find(' ') != right.npos) {
-      return bad_tokenizer("a merge of ByteLevel texts with a space");
-    }
-    if (!index.contains(left) || !index.contains(right) || !index.contains(left + right)) {
-      return bad_tokenizer("the merge " + left + " " + right +
-                           " uses an entry that is not in the vocabulary");
-    }
-    parts.merges.push_back(left + " " + right);
+  parts.pre = pre ? *pre : std::string((*rules)->name);
+  return add_merges(merges, index, parts);
+}
+
+Result<void> finish_gemma(const json& model, const TextSteps& steps,
+                          const std::vector<Merge>& merges, const Index& index,
+                          TokenizerParts& parts) {
+  const auto ignore_merges = json_bool(model, "ignore_merges");
+  if (!ignore_merges) return ignore_merges.error();
+  if (ignore_merges->value_or(false)) {
+    return unsupported_tokenizer("ignore_merges with SentencePiece's pieces");
   }
-  return {};
+  if (steps.space_rule != SpaceRule::none) {
+    return unsupported_tokenizer("a Split at spaces with a space before the text");
+  }
+  // The encoder splits at line ends, as llama.cpp does.
+  for (const TokenizerParts::Entry& entry : parts.entries) {
+    const auto line_ends = std::ranges::count(entry.text, '\n');
+    if (line_ends > 0 && static_cast<std::size_t>(line_ends) != entry.text.size()) {
+      return unsupported_tokenizer("a piece with a line end and other text");
+    }
+  }
+  parts.model = "gemma4";
+  parts.pre = "gemma4";
+  return add_merges(merges, index, parts);
 }
 
 // Marks unk_token and the bytes <0x..>.
@@ -234,7 +266,8 @@ Result<void> score_by_merges(const std::vector<Merge>& merges, const Index& inde
   return {};
 }
 
-Result<TokenizerParts> read_bpe(const json& file, const json& model, std::size_t count) {
+Result<TokenizerParts> read_bpe(const json& file, const json& model, std::size_t count,
+                                const std::optional<std::string>& pre) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const auto affix = json_string(model, key);
     if (!affix) return affix.error();
@@ -249,7 +282,7 @@ Result<TokenizerParts> read_bpe(const json& file, const json& model, std::size_t
   }
   const auto merges = read_merges(model);
   if (!merges) return merges.error();
-  const auto steps = read_text_steps(file);
+  const auto steps = read_text_steps(file, pre ? Splits::ignore : Splits::read);
   if (!steps) return steps.error();
 
   TokenizerParts parts;
@@ -264,7 +297,12 @@ Result<TokenizerParts> read_bpe(const json& file, const json& model, std::size_t
   const auto index = index_of(parts);
   if (!index) return index.error();
   if (steps->byte_level) {
-    auto done = finish_byte_level(model, *steps, *merges, *index, parts);
+    auto done = finish_byte_level(model, *steps, pre, *merges, *index, parts);
+    if (!done) return done.error();
+    return parts;
+  }
+  if (steps->is_gemma) {
+    auto done = finish_gemma(model, *steps, *merges, *index, parts);
     if (!done) return done.error();
     return parts;
   }
@@ -313,13 +351,14 @@ Result<void> check_added_token(const json& token, const std::string& text,
   return {};
 }
 
-Result<TokenizerParts> read_tokenizer_json(const json& file, std::size_t count) {
+Result<TokenizerParts> read_tokenizer_json(const json& file, std::size_t count,
+                                           const std::optional<std::string>& pre) {
   const auto model = file.find("model");
   if (model == file.end() || !model->is_object()) return bad_tokenizer("the model is missing");
   const auto type = json_string(*model, "type");
   if (!type) return type.error();
   const std::string kind = type->value_or("BPE");  // missing in old files
-  auto parts = kind == "BPE" ? read_bpe(file, *model, count)
+  auto parts = kind == "BPE" ? read_bpe(file, *model, count, pre)
                : kind == "Unigram"
                    ? read_unigram(file, *model, count)
                    : Result<TokenizerParts>(unsupported_tokenizer("the model " + kind));

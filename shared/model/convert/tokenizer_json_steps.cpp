@@ -104,14 +104,23 @@ std::string with_escaped_line_ends(std::string pattern) {
   return pattern;
 }
 
-Result<void> read_split(const json& step, TextSteps& out) {
+Error unsupported_split(const std::string& what) {
+  return {Errc::unsupported, "tokenizer.json: the pre-tokenizer " + what +
+                                 " is not supported; for byte-level BPE, --pre NAME chooses rules"};
+}
+
+Result<void> read_split(const json& step, bool replaces_spaces, TextSteps& out) {
   const auto [kind, pattern] = pattern_of(step);
   const std::string behavior = text_of(step, "behavior");
+  if (kind == "String" && pattern == " " && replaces_spaces) {
+    out.is_gemma = true;
+    return {};
+  }
   const bool invert = flag_of(step, "invert", false);
   // The patterns cover the whole text, so removing text between matches changes nothing.
   const bool isolates = (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert);
   if (kind != "Regex" || !isolates) {
-    return unsupported_tokenizer("the pre-tokenizer Split of the kind " + kind + ", " + behavior);
+    return unsupported_split("Split of the kind " + kind + ", " + behavior);
   }
   if (pattern.size() > kPatternBytesMax) {
     return unsupported_tokenizer("a Split by an expression of " + std::to_string(pattern.size()) +
@@ -136,15 +145,17 @@ Result<void> read_metaspace(const json& step, TextSteps& out) {
   return {};
 }
 
-Result<void> read_pre_tokenizer(const json& file, TextSteps& out, bool& replaces_spaces) {
+Result<void> read_pre_tokenizer(const json& file, Splits splits, TextSteps& out,
+                                bool& replaces_spaces) {
   const auto steps = steps_of(file, "pre_tokenizer", "pretokenizers");
   if (!steps) return steps.error();
   for (const auto& [type, step] : *steps) {
+    if (splits == Splits::ignore && type != "ByteLevel" && type != "Metaspace") continue;
     if (type == "Split") {
-      if (auto read = read_split(step, out); !read) return read;
+      if (auto read = read_split(step, replaces_spaces, out); !read) return read;
     } else if (type == "Digits") {
       if (!flag_of(step, "individual_digits", false)) {
-        return unsupported_tokenizer("the pre-tokenizer Digits without individual_digits");
+        return unsupported_split("Digits without individual_digits");
       }
       out.patterns.emplace_back(kDigitPattern);
     } else if (type == "ByteLevel") {
@@ -157,7 +168,7 @@ Result<void> read_pre_tokenizer(const json& file, TextSteps& out, bool& replaces
       replaces_spaces = true;
       if (auto read = read_metaspace(step, out); !read) return read;
     } else {
-      return unsupported_tokenizer("the pre-tokenizer " + type);
+      return unsupported_split(type);
     }
   }
   return {};
@@ -204,11 +215,12 @@ Error unsupported_tokenizer(const std::string& what) {
   return {Errc::unsupported, "tokenizer.json: " + what + " is not supported"};
 }
 
-Result<TextSteps> read_text_steps(const json& file) {
+Result<TextSteps> read_text_steps(const json& file, Splits splits) {
   TextSteps out;
   bool replaces_spaces = false;
   if (auto read = read_normalizer(file, out, replaces_spaces); !read) return read.error();
-  if (auto read = read_pre_tokenizer(file, out, replaces_spaces); !read) return read.error();
+  if (auto read = read_pre_tokenizer(file, splits, out, replaces_spaces); !read)
+    return read.error();
   if (out.byte_level) {
     if (replaces_spaces || out.space_rule != SpaceRule::none)
       return unsupported_tokenizer("ByteLevel after another form of spaces");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -24,11 +25,15 @@ struct TextSteps {
   // For SentencePiece's pieces:
   SpaceRule space_rule = SpaceRule::none;
   bool splits_at_spaces = false;
+  bool is_gemma = false;  // a Split at spaces, all of which were replaced before
 };
+
+// Steps of splitting for byte-level BPE.
+enum class Splits : std::uint8_t { read, ignore };
 
 // Reads `normalizer` and `pre_tokenizer`.
 // Errors    bad_file; unsupported: names the step
-Result<TextSteps> read_text_steps(const nlohmann::json& file);
+Result<TextSteps> read_text_steps(const nlohmann::json& file, Splits splits = Splits::read);
 
 // Reads `post_processor` into add_bos, add_eos and bos.
 Result<void> read_post_processor(const nlohmann::json& file, TokenizerParts& parts);

@@ -47,7 +47,7 @@ void TokenizerParts::add_to(GgufMetadata& metadata) const {
   metadata.set_string("tokenizer.ggml.pre", pre);
   metadata.set_strings("tokenizer.ggml.tokens", texts);
   metadata.set_i32s("tokenizer.ggml.token_type", types);
-  if (model == "gpt2") {
+  if (model == "gpt2" || model == "gemma4") {
     metadata.set_strings("tokenizer.ggml.merges", merges);
   } else {
     metadata.set_f32s("tokenizer.ggml.scores", scores);

@@ -23,7 +23,7 @@ struct TokenizerParts {
   std::string model;  // tokenizer.ggml.model
   std::string pre = "default";
   std::vector<Entry> entries;
-  std::vector<std::string> merges;               // only for "gpt2"
+  std::vector<std::string> merges;               // only for "gpt2" and "gemma4"
   std::optional<std::uint32_t> unknown;          // only for SentencePiece
   std::optional<SpaceRule> space_rule;           // only for SentencePiece
   std::optional<bool> remove_extra_whitespaces;  // only for SentencePiece

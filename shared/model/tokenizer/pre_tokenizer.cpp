@@ -89,7 +89,7 @@ std::vector<const char*> linear_form(const char* published) {
   }
   if (expression == kDigitGroupsPattern) return {kGroupsOfDigits};
   if (expression == kDigitGroupsOfWordPattern) {
-    return {R"(\d++(?:\b|(*SKIP)(*FAIL)))", kGroupsOfDigits};
+    return {R"(\d++(?:(?![\p{L}\p{M}\p{Nl}\p{Pc}])|(*SKIP)(*FAIL)))", kGroupsOfDigits};
   }
   if (expression == kHalvedBlanksPattern) {
     // Parts of blanks alone are divided; those that end in a line end stay.

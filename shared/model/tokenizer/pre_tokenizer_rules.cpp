@@ -208,18 +208,24 @@ std::span<const PreTokenizerRules> pre_tokenizer_rules() {
   return kRules;
 }
 
+std::string pre_tokenizer_names() {
+  std::string names;
+  for (const PreTokenizerRules& rules : kRules) {
+    names.append(names.empty() ? "" : " ").append(rules.name);
+    if (!rules.also.empty()) names.append(" ").append(rules.also);
+  }
+  return names;
+}
+
 Result<const PreTokenizerRules*> find_pre_tokenizer_rules(std::string_view name) {
-  std::string known;
   for (const PreTokenizerRules& rules : kRules) {
     if (rules.name == name || lists(rules.also, name)) return &rules;
-    known.append(known.empty() ? "" : " ").append(rules.name);
-    if (!rules.also.empty()) known.append(" ").append(rules.also);
   }
   return Error{Errc::unsupported,
                "the pre-tokenizer '" + std::string(name) +
                    "' (tokenizer.ggml.pre) is not supported; edgedraft convert --pre NAME stores "
                    "another, where NAME is one of " +
-                   known};
+                   pre_tokenizer_names()};
 }
 
 Result<const PreTokenizerRules*> find_pre_tokenizer_rules(std::span<const std::string> patterns,
@@ -232,11 +238,10 @@ Result<const PreTokenizerRules*> find_pre_tokenizer_rules(std::span<const std::s
   }
   std::string shown;
   for (const std::string& pattern : patterns) shown += (shown.empty() ? "" : ", then ") + pattern;
-  return Error{Errc::unsupported,
-               std::string("byte-level BPE ") + (nfc ? "of NFC text " : "") +
-                   (ignore_merges ? "with ignore_merges " : "") + "split by " +
-                   (shown.empty() ? "nothing" : shown) +
-                   " is not supported; --pre NAME chooses the nearest supported rules"};
+  return Error{Errc::unsupported, std::string("byte-level BPE ") + (nfc ? "of NFC text " : "") +
+                                      (ignore_merges ? "with ignore_merges " : "") + "split by " +
+                                      (shown.empty() ? "nothing" : shown) +
+                                      " is not supported; --pre NAME chooses rules"};
 }
 
 }  // namespace edgedraft

@@ -25,6 +25,9 @@ struct PreTokenizerRules {
 // All supported rules.
 std::span<const PreTokenizerRules> pre_tokenizer_rules();
 
+// Names of all rules, separated by spaces.
+std::string pre_tokenizer_names();
+
 // Errors    unsupported: lists the supported names and tells how to choose one
 Result<const PreTokenizerRules*> find_pre_tokenizer_rules(std::string_view name);
 

@@ -11,13 +11,48 @@ namespace edgedraft {
 namespace {
 
 // Spellings that end an answer in any file: many files name only one end.
-constexpr std::string_view kEndTexts[] = {"<|eot_id|>",    "<|im_end|>",    "<|end|>",
-                                          "<|eom_id|>",    "<|endoftext|>", "<|end_of_text|>",
-                                          "<end_of_turn>", "<EOT>",         "<end_of_utterance>",
-                                          "<|fim_pad|>",   "<|repo_name|>", "<|file_sep|>"};
+//
+// Source    llama.cpp, without </s>
+constexpr std::string_view kEndTexts[] = {"<|eot_id|>",
+                                          "<|im_end|>",
+                                          "<|end|>",
+                                          "<|eom_id|>",
+                                          "<|endoftext|>",
+                                          "<|end_of_text|>",
+                                          "<end_of_turn>",
+                                          "<EOT>",
+                                          "_<EOT>",
+                                          "<end_of_utterance>",
+                                          "<｜end▁of▁sentence｜>",
+                                          "<|return|>",
+                                          "<|call|>",
+                                          "<|flush|>",
+                                          "<|calls|>",
+                                          "<eos>",
+                                          "<turn|>",
+                                          "<|tool_response>",
+                                          "[EOT]",
+                                          "[EOS]",
+                                          "[e~[",
+                                          "<|fim_pad|>",
+                                          "<fim-pad>",
+                                          "<fim_pad>",
+                                          "<PAD>",
+                                          "[PAD]",
+                                          "<|fim_repo|>",
+                                          "<|repo_name|>",
+                                          "<fim-repo>",
+                                          "<REPO>",
+                                          "<reponame>",
+                                          "<|file_sep|>"};
 
+constexpr std::string_view kMessageMarks[] = {"<|start|>", "<|channel|>", "<|constrain|>",
+                                              "<|message|>", "<|end|>"};
+
+// Spelled <|so|> or, as in Gemma 4, <|so> or <so|>.
 bool looks_like_a_marker(std::string_view text) {
-  return (text.starts_with("<|") && text.ends_with("|>")) ||
+  return (text.starts_with("<|") && text.ends_with('>')) ||
+         (text.starts_with('<') && text.ends_with("|>")) ||
          (text.starts_with("<｜") && text.ends_with("｜>"));
 }
 
@@ -111,6 +146,26 @@ Result<void> read_ends(const GgufFile& file, Vocabulary& vocabulary) {
   return {};
 }
 
+// An answer of gpt-oss or Solar has several messages, each with a header and <|end|>. It goes on
+// after <|end|>, and the marks between messages are part of its text.
+void keep_messages(Vocabulary& vocabulary) {
+  const auto ends_with = [&](std::string_view text) {
+    return std::ranges::any_of(vocabulary.ends,
+                               [&](std::uint32_t id) { return vocabulary.texts[id] == text; });
+  };
+  const bool has_call = ends_with("<|call|>") || ends_with("<|calls|>");
+  if (!has_call || !(ends_with("<|return|>") || ends_with("<|flush|>"))) return;
+  std::erase_if(vocabulary.ends,
+                [&](std::uint32_t id) { return vocabulary.texts[id] == "<|end|>"; });
+  for (std::size_t id = 0; id < vocabulary.texts.size(); ++id) {
+    const bool is_mark =
+        std::ranges::find(kMessageMarks, vocabulary.texts[id]) != std::end(kMessageMarks);
+    if (is_mark && vocabulary.types[id] == TokenType::control) {
+      vocabulary.types[id] = TokenType::user_defined;
+    }
+  }
+}
+
 }  // namespace
 
 bool Vocabulary::is_end(std::uint32_t id) const {
@@ -156,6 +211,7 @@ Result<Vocabulary> read_vocabulary(const GgufFile& file) {
   vocabulary.eos = *eos;
   vocabulary.unknown = *unknown;
   if (auto read = read_ends(file, vocabulary); !read) return read.error();
+  keep_messages(vocabulary);
   return vocabulary;
 }
 

@@ -34,8 +34,8 @@ struct Vocabulary {
   bool is_end(std::uint32_t id) const;
   // True if the entry steers the model, so that user text must never become it. They include
   // control tokens, and two kinds that other tools label otherwise. One is a user-defined symbol
-  // that is spelled <|so|>, begins a text or ends an answer. The other is an ordinary entry spelled
-  // <so> that begins a text or ends an answer.
+  // that is spelled <|so|>, <|so> or <so|>, begins a text or ends an answer. The other is an
+  // ordinary entry spelled <so> that begins a text or ends an answer.
   bool is_control(std::uint32_t id) const;
 };
 
