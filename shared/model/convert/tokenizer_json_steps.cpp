@@ -117,7 +117,7 @@ Result<void> read_split(const json& step, bool replaces_spaces, TextSteps& out) 
     return {};
   }
   const bool invert = flag_of(step, "invert", false);
-  // The patterns cover the whole text, so removing text between matches changes nothing.
+  // Patterns of the second form cover the whole text, so nothing lies between their matches.
   const bool isolates = (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert);
   if (kind != "Regex" || !isolates) {
     return unsupported_split("Split of the kind " + kind + ", " + behavior);
