@@ -24,7 +24,8 @@ namespace {
 
 using chat::Value;
 
-constexpr const char* kDateFunction = "strftime_now";
+constexpr const char* kFunctions[] = {"dict", "namespace", "raise_exception", "range",
+                                      "strftime_now"};
 
 // Templates build control tokens from roles: '<|' + message.role + '|>'.
 Value role_value(const std::string& role) {
@@ -84,10 +85,10 @@ Result<void> add_variables(std::string_view json, chat::Map& globals) {
 }  // namespace
 
 bool is_own_variable(std::string_view name) {
-  constexpr std::string_view kOwn[] = {"messages",   "tools",     "documents",
-                                       "bos_token",  "eos_token", "add_generation_prompt",
-                                       kDateFunction};
-  return std::ranges::find(kOwn, name) != std::end(kOwn);
+  constexpr std::string_view kOwn[] = {"messages",  "tools",     "documents",
+                                       "bos_token", "eos_token", "add_generation_prompt"};
+  return std::ranges::find(kOwn, name) != std::end(kOwn) ||
+         std::ranges::find(kFunctions, name) != std::end(kFunctions);
 }
 
 Result<MarkedText> ChatTemplate::render(const ChatInput& input) const {
@@ -109,9 +110,8 @@ Result<MarkedText> ChatTemplate::render(const ChatInput& input) const {
                        {"eos_token", Value::text(input.eos_token)},
                        {"add_generation_prompt", {input.add_generation_prompt}},
                        {"tools", std::move(tools)},
-                       {"documents", {chat::None{}}},
-                       // templates test that it is defined before calling it
-                       {kDateFunction, Value::text(kDateFunction)}};
+                       {"documents", {chat::None{}}}};
+  for (const char* const name : kFunctions) globals.set(name, Value::function({.name = name}));
   if (!input.variables.empty()) {
     if (auto added = add_variables(input.variables, globals); !added) return added.error();
   }

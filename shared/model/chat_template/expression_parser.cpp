@@ -17,10 +17,6 @@ std::vector<ExpressionPtr> list_of(Parts... parts) {
   return list;
 }
 
-bool contains(std::initializer_list<std::string_view> names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 }  // namespace
 
 Token ExpressionParser::take() {
@@ -105,22 +101,18 @@ ExpressionPtr ExpressionParser::parse_not() {
 ExpressionPtr ExpressionParser::parse_comparison() {
   ExpressionPtr left = parse_sum();
   if (!at_comparison()) return left;
-  const int line = peek().line;
-  const bool negated = at("not");
-  std::string name = take().text;
-  if (negated) {
-    if (!take_if("in")) fail("'not' here");
-    name = "in";
+  Expression chain{.kind = Kind::comparison, .line = peek().line};
+  chain.parts.push_back(std::move(left));
+  while (!error_ && at_comparison()) {
+    std::string name = take().text;
+    if (name == "not") {
+      if (!take_if("in")) fail("'not' here");
+      name = "not in";
+    }
+    chain.names.push_back(std::move(name));
+    chain.parts.push_back(parse_sum());
   }
-  ExpressionPtr right = parse_sum();
-  // In Jinja, each is compared with the next.
-  if (at_comparison()) fail("a comparison of more than two values");
-  ExpressionPtr compared = make({.kind = Kind::binary,
-                                 .line = line,
-                                 .text = std::move(name),
-                                 .parts = list_of(std::move(left), std::move(right))});
-  if (!negated) return compared;
-  return make({.kind = Kind::invert, .line = line, .parts = list_of(std::move(compared))});
+  return make(std::move(chain));
 }
 
 bool ExpressionParser::at_comparison() const {
@@ -137,28 +129,45 @@ ExpressionPtr ExpressionParser::parse_concatenation() {
 }
 
 ExpressionPtr ExpressionParser::parse_product() {
-  ExpressionPtr product = parse_binary(&ExpressionParser::parse_unary, {"%", "*"});
-  if (at("/") || at("//") || at("**")) fail("the operator '" + peek().text + "'");
-  return product;
+  return parse_binary(&ExpressionParser::parse_power, {"%", "*", "/", "//"});
+}
+
+ExpressionPtr ExpressionParser::parse_power() {
+  return parse_binary(&ExpressionParser::parse_unary, {"**"});
 }
 
 ExpressionPtr ExpressionParser::parse_unary() {
-  if (!at("-")) return parse_suffixes(parse_primary());
-  const int line = take().line;
-  // Filters and tests apply to the negated value.
-  ExpressionPtr inner = parse_postfix(parse_primary());
-  return parse_suffixes(
-      make({.kind = Kind::negate, .line = line, .parts = list_of(std::move(inner))}));
+  return parse_suffixes(parse_signed());
+}
+
+ExpressionPtr ExpressionParser::parse_signed() {
+  if (!at("-") && !at("+")) return parse_postfix(parse_primary());
+  const Token sign = take();
+  if (++nesting_ > kTemplateDepthMax) fail("an expression nested that deeply");
+  ExpressionPtr inner = error_ ? nullptr : parse_signed();
+  --nesting_;
+  return make({.kind = sign.text == "-" ? Kind::negate : Kind::plus,
+               .line = sign.line,
+               .parts = list_of(std::move(inner))});
 }
 
 ExpressionPtr ExpressionParser::parse_primary() {
   const Token& token = peek();
   const int line = token.line;
   switch (token.kind) {
-    case Token::Kind::string:
-      return make({.kind = Kind::literal, .line = line, .value = Value::text(take().text)});
+    case Token::Kind::string: {
+      std::string text = take().text;
+      while (!error_ && at(Token::Kind::string)) text += take().text;
+      return make({.kind = Kind::literal, .line = line, .value = Value::text(std::move(text))});
+    }
     case Token::Kind::integer: {
       std::int64_t number = 0;
+      std::from_chars(token.text.data(), token.text.data() + token.text.size(), number);
+      take();
+      return make({.kind = Kind::literal, .line = line, .value = {number}});
+    }
+    case Token::Kind::fraction: {
+      double number = 0;
       std::from_chars(token.text.data(), token.text.data() + token.text.size(), number);
       take();
       return make({.kind = Kind::literal, .line = line, .value = {number}});
@@ -169,12 +178,12 @@ ExpressionPtr ExpressionParser::parse_primary() {
       break;
   }
   if (take_if("(")) {
-    ExpressionPtr inner = parse_choice();
-    if (at(",")) fail("a tuple");
+    if (take_if(")")) return make({.kind = Kind::tuple, .line = line});
+    ExpressionPtr inner = parse_tuple();
     if (!take_if(")")) fail("'" + peek().text + "' in parentheses");
     return inner;
   }
-  if (take_if("[")) return parse_list(line, "]");
+  if (take_if("[")) return parse_list(line);
   if (take_if("{")) return parse_map(line);
   fail(token.text.empty() ? "an incomplete expression" : "'" + token.text + "' here");
   return nullptr;
@@ -190,21 +199,30 @@ ExpressionPtr ExpressionParser::parse_name() {
   if (text == "none" || text == "None") {
     return make({.kind = Kind::literal, .line = name.line, .value = {None{}}});
   }
-  if (!take_if("(")) return make({.kind = Kind::variable, .line = name.line, .text = text});
-  // Existence is checked when called: templates name functions that they test for.
-  Expression call{.kind = Kind::call, .line = name.line, .text = text};
-  parse_arguments(call);
-  if (text == "raise_exception" && call.parts.size() != 1) {
-    fail("raise_exception() with that many arguments");
-  }
-  return make(std::move(call));
+  more_arguments_.caller |= text == "caller";
+  more_arguments_.positional |= text == "varargs";
+  more_arguments_.named |= text == "kwargs";
+  return make({.kind = Kind::variable, .line = name.line, .text = text});
 }
 
-ExpressionPtr ExpressionParser::parse_list(int line, std::string_view close) {
+ExpressionPtr ExpressionParser::parse_tuple_of(Next next) {
+  const int line = peek().line;
+  ExpressionPtr first = (this->*next)();
+  if (!at(",")) return first;
+  Expression tuple{.kind = Kind::tuple, .line = line, .parts = list_of(std::move(first))};
+  while (!error_ && take_if(",")) {
+    const bool ends =
+        at(")") || at("=") || at(Token::Kind::block_end) || at(Token::Kind::output_end);
+    if (!ends) tuple.parts.push_back((this->*next)());
+  }
+  return make(std::move(tuple));
+}
+
+ExpressionPtr ExpressionParser::parse_list(int line) {
   Expression list{.kind = Kind::list, .line = line};
-  while (!error_ && !take_if(close)) {
+  while (!error_ && !take_if("]")) {
     list.parts.push_back(parse_choice());
-    if (!take_if(",") && !at(close)) fail("'" + peek().text + "' in a list");
+    if (!take_if(",") && !at("]")) fail("'" + peek().text + "' in a list");
   }
   return make(std::move(list));
 }
@@ -243,6 +261,8 @@ ExpressionPtr ExpressionParser::parse_postfix(ExpressionPtr expression) {
       expression = parse_dot(std::move(expression));
     } else if (at("[")) {
       expression = parse_bracket(std::move(expression));
+    } else if (at("(")) {
+      expression = parse_call(std::move(expression));
     } else {
       return expression;
     }
@@ -253,7 +273,7 @@ ExpressionPtr ExpressionParser::parse_postfix(ExpressionPtr expression) {
 ExpressionPtr ExpressionParser::parse_suffixes(ExpressionPtr expression) {
   while (!error_) {
     expression = parse_postfix(std::move(expression));
-    if (at("|")) {
+    if (take_if("|")) {
       expression = parse_filter(std::move(expression));
     } else if (at("is")) {
       expression = parse_test(std::move(expression));
@@ -266,13 +286,23 @@ ExpressionPtr ExpressionParser::parse_suffixes(ExpressionPtr expression) {
 
 ExpressionPtr ExpressionParser::parse_dot(ExpressionPtr object) {
   const int line = take().line;
+  if (at(Token::Kind::integer)) {  // list.0
+    ExpressionPtr index = parse_primary();
+    return make(
+        {.kind = Kind::index, .line = line, .parts = list_of(std::move(object), std::move(index))});
+  }
   if (!at(Token::Kind::name)) fail("'" + peek().text + "' after a dot");
-  const std::string name = take().text;
-  const bool is_method = take_if("(");
-  Expression result{.kind = is_method ? Kind::method : Kind::attribute, .line = line, .text = name};
-  result.parts.push_back(std::move(object));
-  if (is_method) parse_arguments(result);
-  return make(std::move(result));
+  return make({.kind = Kind::attribute,
+               .line = line,
+               .text = take().text,
+               .parts = list_of(std::move(object))});
+}
+
+ExpressionPtr ExpressionParser::parse_call(ExpressionPtr callee) {
+  Expression call{.kind = Kind::call, .line = take().line};
+  call.parts.push_back(std::move(callee));
+  parse_arguments(call);
+  return make(std::move(call));
 }
 
 ExpressionPtr ExpressionParser::parse_bracket(ExpressionPtr object) {
@@ -292,12 +322,21 @@ ExpressionPtr ExpressionParser::parse_bracket(ExpressionPtr object) {
 }
 
 ExpressionPtr ExpressionParser::parse_filter(ExpressionPtr object) {
-  const int line = take().line;
+  const int line = peek().line;
   if (!at(Token::Kind::name)) fail("'" + peek().text + "' after |");
   Expression filter{.kind = Kind::filter, .line = line, .text = take().text};
   filter.parts.push_back(std::move(object));
   if (take_if("(")) parse_arguments(filter);
   return make(std::move(filter));
+}
+
+ExpressionPtr ExpressionParser::parse_filters_of_captured() {
+  ExpressionPtr expression = make({.kind = Kind::captured, .line = peek().line});
+  take_if("|");
+  do {
+    expression = parse_filter(std::move(expression));
+  } while (!error_ && take_if("|"));
+  return expression;
 }
 
 ExpressionPtr ExpressionParser::parse_test(ExpressionPtr object) {
@@ -308,12 +347,19 @@ ExpressionPtr ExpressionParser::parse_test(ExpressionPtr object) {
   test.parts.push_back(std::move(object));
   if (take_if("(")) {
     parse_arguments(test);
-  } else if (contains({"equalto", "eq", "ne", "in", "sameas", "gt", "ge", "lt", "le"}, test.text)) {
+  } else if (at_argument_of_test()) {
     test.parts.push_back(parse_postfix(parse_primary()));
   }
   ExpressionPtr tested = make(std::move(test));
   if (!negated) return tested;
   return make({.kind = Kind::invert, .line = line, .parts = list_of(std::move(tested))});
+}
+
+bool ExpressionParser::at_argument_of_test() const {
+  if (at(Token::Kind::string) || at(Token::Kind::integer) || at(Token::Kind::fraction)) return true;
+  if (!at(Token::Kind::name)) return at("[") || at("{");
+  constexpr std::string_view kNext[] = {"else", "or", "and", "if", "in", "not", "is"};
+  return std::ranges::none_of(kNext, [this](std::string_view name) { return at(name); });
 }
 
 }  // namespace edgedraft::chat

@@ -10,6 +10,13 @@
 
 namespace edgedraft::chat {
 
+// Arguments that a macro may read besides its parameters.
+struct MoreArguments {
+  bool caller = false;
+  bool positional = false;
+  bool named = false;
+};
+
 // Parses expressions at a position in a token list. The first error sticks: from then on every
 // expression is null and nothing is consumed.
 class ExpressionParser {
@@ -24,8 +31,15 @@ class ExpressionParser {
   bool at(Token::Kind kind) const { return peek().kind == kind; }
 
   ExpressionPtr parse() { return parse_choice(); }
+  // One expression, or a tuple if a comma follows.
+  ExpressionPtr parse_tuple() { return parse_tuple_of(&ExpressionParser::parse_choice); }
   // Stops before `if`, which belongs to the caller.
-  ExpressionPtr parse_without_choice() { return parse_or(); }
+  ExpressionPtr parse_tuple_without_choice() { return parse_tuple_of(&ExpressionParser::parse_or); }
+  // `name | name`, with or without the first `|`, applied to the output of a block.
+  ExpressionPtr parse_filters_of_captured();
+
+  // Names of further arguments in the expressions parsed since the last reset.
+  MoreArguments& more_arguments() { return more_arguments_; }
 
   void fail(const std::string& what);
   const std::optional<Error>& error() const { return error_; }
@@ -42,20 +56,27 @@ class ExpressionParser {
   ExpressionPtr parse_sum();
   ExpressionPtr parse_concatenation();
   ExpressionPtr parse_product();
+  ExpressionPtr parse_power();
   ExpressionPtr parse_unary();
+  // A signed value with its attributes and calls, without filters and tests.
+  ExpressionPtr parse_signed();
   ExpressionPtr parse_primary();
   ExpressionPtr parse_name();
-  // Attributes, items and method calls after a value.
+  // Attributes, items and calls after a value.
   ExpressionPtr parse_postfix(ExpressionPtr expression);
   // As above, plus filters and tests.
   ExpressionPtr parse_suffixes(ExpressionPtr expression);
   ExpressionPtr parse_dot(ExpressionPtr object);
   ExpressionPtr parse_bracket(ExpressionPtr object);
+  ExpressionPtr parse_call(ExpressionPtr callee);
+  // After the `|`.
   ExpressionPtr parse_filter(ExpressionPtr object);
   ExpressionPtr parse_test(ExpressionPtr object);
   ExpressionPtr parse_binary(Next next, std::initializer_list<std::string_view> operators);
   ExpressionPtr parse_map(int line);
-  ExpressionPtr parse_list(int line, std::string_view close);
+  ExpressionPtr parse_list(int line);
+  ExpressionPtr parse_tuple_of(Next next);
+  bool at_argument_of_test() const;
   // Arguments after the opening parenthesis, which is already consumed.
   void parse_arguments(Expression& into);
   ExpressionPtr make(Expression expression);
@@ -63,6 +84,7 @@ class ExpressionParser {
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
   std::size_t nesting_ = 0;
+  MoreArguments more_arguments_;
   std::optional<Error> error_;
 };
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "shared/model/chat_template/meter.h"
 #include "shared/model/chat_template/value.h"
@@ -11,11 +13,8 @@ namespace edgedraft::chat {
 Value apply_filter(Meter& meter, const Value& value, const std::string& name,
                    const Arguments& arguments, int line);
 
-// value is name(arguments)
-Value apply_test(Meter& meter, const Value& value, const std::string& name,
-                 const Arguments& arguments, int line);
-
-// object.name, object[key]
-Value attribute_of(Meter& meter, const Value& object, const std::string& name, int line);
+// Filters that read the items of a value; nullopt for other names.
+std::optional<Value> apply_list_filter(Meter& meter, const Value& value, const std::string& name,
+                                       const Arguments& arguments, int line);
 
 }  // namespace edgedraft::chat

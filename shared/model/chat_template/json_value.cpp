@@ -65,8 +65,4 @@ Result<Value> json_value(std::string_view json, std::string_view what) {
   return Error{Errc::usage, std::string(what) + " nest too deeply"};
 }
 
-std::string fraction_text(double fraction) {
-  return Json(fraction).dump();
-}
-
 }  // namespace edgedraft::chat

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "shared/base/error.h"
@@ -11,8 +10,5 @@ namespace edgedraft::chat {
 // Value of a JSON text, all marked foreign.
 // Errors    usage: not JSON, or nested deeper than templates allow; the message calls it `what`
 Result<Value> json_value(std::string_view json, std::string_view what);
-
-// In the format of tojson.
-std::string fraction_text(double fraction);
 
 }  // namespace edgedraft::chat

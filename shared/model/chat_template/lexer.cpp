@@ -4,12 +4,13 @@
 #include <optional>
 
 #include "shared/base/ascii.h"
+#include "shared/model/utf8.h"
 
 namespace edgedraft::chat {
 namespace {
 
 constexpr std::string_view kAsciiSpaces = " \t\n\r\f\v";
-constexpr std::size_t kIntegerDigitsMax = 9;
+constexpr std::size_t kIntegerDigitsMax = 18;  // fits 64 bits
 // Longest first.
 constexpr std::string_view kSymbols[] = {"==", "!=", "<=", ">=", "//", "**", "+", "-", "*",
                                          "/",  "%",  "~",  "<",  ">",  "=",  "(", ")", "[",
@@ -65,6 +66,7 @@ class Lexer {
     advance(2);
     if (kind == '#') return skip_comment();
     if (at_ < source_.size() && (source_[at_] == '-' || source_[at_] == '+')) advance(1);
+    if (kind == '%' && at_block("raw")) return lex_raw();
     add(kind == '{' ? Token::Kind::output_begin : Token::Kind::block_begin, "");
     lex_inside(kind == '{' ? "}}" : "%}");
   }
@@ -93,6 +95,39 @@ class Lexer {
     } else if (mark != '+' && !is_output && rest().starts_with('\n')) {
       advance(1);
     }
+  }
+
+  // Length of `name %}` with optional spaces and mark; 0 if the text differs.
+  std::size_t block_length(std::string_view text, std::string_view name) const {
+    std::size_t at = text.find_first_not_of(kAsciiSpaces);
+    if (at == text.npos || !text.substr(at).starts_with(name)) return 0;
+    at = text.find_first_not_of(kAsciiSpaces, at + name.size());
+    if (at != text.npos && (text[at] == '-' || text[at] == '+')) ++at;
+    return at != text.npos && text.substr(at).starts_with("%}") ? at + 2 : 0;
+  }
+
+  bool at_block(std::string_view name) const { return block_length(rest(), name) > 0; }
+
+  // {% raw %}...{% endraw %}: text with tags.
+  void lex_raw() {
+    const std::size_t open = block_length(rest(), "raw");
+    const char opening_mark = rest()[open - 3];
+    advance(open);
+    strip_after_tag(opening_mark, false);
+    for (std::size_t tag = at_; (tag = source_.find("{%", tag)) != source_.npos; ++tag) {
+      std::string_view after = std::string_view(source_).substr(tag + 2);
+      std::size_t mark = !after.empty() && (after[0] == '-' || after[0] == '+') ? 1 : 0;
+      const std::size_t close = block_length(after.substr(mark), "endraw");
+      if (close == 0) continue;
+      std::string text = source_.substr(at_, tag - at_);
+      strip_before_tag(text, tag);
+      if (!text.empty()) add(Token::Kind::text, std::move(text));
+      const std::size_t end = tag + 2 + mark + close;
+      const char closing_mark = source_[end - 3];
+      advance(end - at_);
+      return strip_after_tag(closing_mark, false);
+    }
+    fail("{% raw %} without its end tag");
   }
 
   void skip_comment() {
@@ -126,20 +161,14 @@ class Lexer {
   void lex_token() {
     const char c = rest()[0];
     if (c == '\'' || c == '"') return lex_string();
-    if (is_ascii_digit(c) || is_name_start(c)) {
-      const bool is_name = is_name_start(c);
+    if (is_ascii_digit(c)) return lex_number();
+    if (is_name_start(c)) {
       std::size_t count = 1;
       while (count < rest().size() &&
              (is_ascii_digit(rest()[count]) || is_name_start(rest()[count]))) {
-        if (!is_name && !is_ascii_digit(rest()[count]))
-          return fail("a number that is not an integer");
         ++count;
       }
-      const bool has_fraction =
-          count + 1 < rest().size() && rest()[count] == '.' && is_ascii_digit(rest()[count + 1]);
-      if (!is_name && has_fraction) return fail("a number that is not an integer");
-      if (!is_name && count > kIntegerDigitsMax) return fail("a number of that size");
-      add(is_name ? Token::Kind::name : Token::Kind::integer, std::string(rest().substr(0, count)));
+      add(Token::Kind::name, std::string(rest().substr(0, count)));
       return advance(count);
     }
     for (const std::string_view symbol : kSymbols) {
@@ -150,38 +179,96 @@ class Lexer {
     fail(std::string("the character '") + (c >= ' ' && c < 127 ? c : '?') + "'");
   }
 
+  std::size_t digits_at(std::size_t at) const {
+    std::size_t count = 0;
+    while (at + count < rest().size() &&
+           (is_ascii_digit(rest()[at + count]) || (count > 0 && rest()[at + count] == '_'))) {
+      ++count;
+    }
+    return count;
+  }
+
+  void lex_number() {
+    // After a dot digits are an index: list.0.1
+    const bool is_index = !tokens_.empty() && tokens_.back().text == "." &&
+                          tokens_.back().kind == Token::Kind::symbol;
+    std::size_t count = digits_at(0);
+    bool is_fraction = false;
+    if (!is_index && rest().substr(count).starts_with('.') && digits_at(count + 1) > 0) {
+      count += 1 + digits_at(count + 1);
+      is_fraction = true;
+    }
+    if (const auto after = rest().substr(count); after.starts_with('e') || after.starts_with('E')) {
+      const std::size_t sign = after.size() > 1 && (after[1] == '-' || after[1] == '+') ? 1 : 0;
+      if (const std::size_t digits = digits_at(count + 1 + sign); digits > 0) {
+        count += 1 + sign + digits;
+        is_fraction = true;
+      }
+    }
+    std::string text(rest().substr(0, count));
+    std::erase(text, '_');
+    if (count < rest().size() && is_name_start(rest()[count])) return fail("this form of number");
+    if (!is_fraction && text.size() > kIntegerDigitsMax) return fail("a number of that size");
+    add(is_fraction ? Token::Kind::fraction : Token::Kind::integer, std::move(text));
+    advance(count);
+  }
+
   void lex_string() {
     const char quote = rest()[0];
     std::string text;
     std::size_t i = 1;
-    for (; i < rest().size() && rest()[i] != quote; ++i) {
+    while (i < rest().size() && rest()[i] != quote) {
       if (rest()[i] != '\\') {
-        text += rest()[i];
-        continue;
-      }
-      if (++i == rest().size()) break;
-      switch (rest()[i]) {
-        case 'n':
-          text += '\n';
-          break;
-        case 't':
-          text += '\t';
-          break;
-        case 'r':
-          text += '\r';
-          break;
-        case '\\':
-        case '\'':
-        case '"':
-          text += rest()[i];
-          break;
-        default:
-          return fail("the escape \\" + std::string(1, rest()[i]) + " in a string");
+        text += rest()[i++];
+      } else if (i + 1 == rest().size() || !lex_escape(i, text)) {
+        break;
       }
     }
-    if (i >= rest().size()) return fail("an unterminated string");
+    if (i >= rest().size() || rest()[i] != quote) return fail("an unterminated string");
     add(Token::Kind::string, std::move(text));
     advance(i + 1);
+  }
+
+  // Resolves the escape at `i` as Python does and moves behind it; unknown ones stay as they are.
+  bool lex_escape(std::size_t& i, std::string& text) {
+    constexpr std::string_view kLetters = "ntrabfv\\'\"\n";
+    constexpr std::string_view kMeanings[] = {"\n", "\t", "\r", "\a", "\b", "\f",
+                                              "\v", "\\", "'",  "\"", ""};
+    const char letter = rest()[i + 1];
+    i += 2;
+    if (const std::size_t known = kLetters.find(letter); known != kLetters.npos) {
+      text += kMeanings[known];
+      return true;
+    }
+    if (letter >= '0' && letter <= '7') {
+      --i;
+      return lex_code(i, 8, 1, 3, text);
+    }
+    const std::size_t digits = letter == 'x' ? 2 : letter == 'u' ? 4 : letter == 'U' ? 8 : 0;
+    if (digits > 0) return lex_code(i, 16, digits, digits, text);
+    if (letter == 'N') {
+      fail("the escape \\N in a string");
+      return false;
+    }
+    text += {'\\', letter};
+    return true;
+  }
+
+  bool lex_code(std::size_t& i, std::uint32_t base, std::size_t least, std::size_t most,
+                std::string& text) {
+    std::uint32_t code = 0;
+    std::size_t count = 0;
+    for (; count < most && i < rest().size(); ++count, ++i) {
+      const int digit = hex_digit(rest()[i]);
+      if (digit < 0 || static_cast<std::uint32_t>(digit) >= base) break;
+      code = code * base + static_cast<std::uint32_t>(digit);
+    }
+    if (count < least || !is_character(code)) {
+      fail("this escape of a character in a string");
+      return false;
+    }
+    text += to_utf8(code);
+    return true;
   }
 
   std::string source_;

@@ -18,7 +18,8 @@ struct Token {
     name,
     string,   // content with escapes resolved
     integer,  // digits
-    symbol,   // an operator or a bracket
+    fraction,
+    symbol,  // an operator or a bracket
     end,
   };
   Kind kind;

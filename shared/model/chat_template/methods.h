@@ -7,18 +7,14 @@
 
 namespace edgedraft::chat {
 
-// object.name(arguments), for strings and mappings.
+// object.name(arguments), for strings, sequences and mappings.
 Value call_method(Meter& meter, const Value& object, const std::string& name,
                   const Arguments& arguments, int line);
 
 // Joins texts with `separator` between them.
 Value join(Meter& meter, const std::vector<Value>& items, const MarkedText& separator, int line);
 
-// Replaces each `from` in `text` by `to`.
-Value replace_text(Meter& meter, const MarkedText& text, const Value& from, const Value& to,
-                   int line);
-
-// Pairs of names and values.
-Value items_of(Meter& meter, const Map& map, int line);
+// Tuples of names and values, as a sequence of that kind.
+Value items_of(Meter& meter, const Map& map, ListKind kind, int line);
 
 }  // namespace edgedraft::chat

@@ -17,22 +17,23 @@ namespace edgedraft::chat {
 Value text_value(Meter& meter, MarkedText text);
 
 // Charged by its length; refused if nested too deeply.
-Value list_value(Meter& meter, int line, std::vector<Value> items);
+Value list_value(Meter& meter, int line, std::vector<Value> items, ListKind kind = ListKind::list);
 Value map_value(Meter& meter, int line, Map map);
 
-// In the format of {{ }}; nullopt for lists and mappings.
-std::optional<MarkedText> printed(Meter& meter, const Value& value, int line);
+// Items that a loop reads: of a sequence, a string's characters, a mapping's names.
+std::optional<std::vector<Value>> items_to_read(Meter& meter, const Value& value, int line);
 
-// + - * % of integers.
+// + - * / // % ** of numbers.
 Value arithmetic(Meter& meter, const std::string& name, const Value& a, const Value& b, int line);
 
 // Charges for searching `part` in a text: std::string::find may compare all pairs of positions.
 bool spend_on_search(Meter& meter, std::string_view text, std::string_view part);
 
-// part in whole
-Value contains(Meter& meter, const Value& part, const Value& whole, int line);
+// == != < <= > >= in, not in
+bool apply_comparison(Meter& meter, const std::string& name, const Value& a, const Value& b,
+                      int line);
 
-// Any binary operator except `and` and `or`, which may skip the second operand.
+// Any other binary operator except `and` and `or`, which may skip the second operand.
 Value apply_binary(Meter& meter, const std::string& name, const Value& a, const Value& b, int line);
 
 // Reads and sets the value of a name in a mapping. Charged for comparisons and storage.

@@ -3,6 +3,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <utility>
 
 #include "shared/model/utf8.h"
 
@@ -50,6 +52,50 @@ bool has_case(std::string_view character) {
   const utf8proc_category_t category = utf8proc_category(code);
   return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
          category == UTF8PROC_CATEGORY_LT;
+}
+
+bool is_upper(std::string_view character) {
+  const utf8proc_int32_t code = code_of(character);
+  return code >= 0 && utf8proc_category(code) == UTF8PROC_CATEGORY_LU;
+}
+
+// Python's str.isprintable: neither a control character nor a space other than ' '.
+bool is_printable(utf8proc_int32_t code) {
+  switch (utf8proc_category(code)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+    case UTF8PROC_CATEGORY_ZS:
+      return code == ' ';
+    default:
+      return true;
+  }
+}
+
+bool is_in_class(std::string_view character, std::string_view name) {
+  if (name == "isspace") return is_space(character);
+  const utf8proc_int32_t code = code_of(character);
+  if (code < 0) return false;
+  const utf8proc_category_t category = utf8proc_category(code);
+  const bool letter = category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+  const bool digit = category == UTF8PROC_CATEGORY_ND;
+  if (name == "isalpha") return letter;
+  if (name == "isdigit") return digit;
+  return letter || digit || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO;
+}
+
+// Bytes of the line end at the start of `text`; 0 if there is none.
+std::size_t line_end(std::string_view text) {
+  if (text.starts_with("\r\n")) return 2;
+  for (const std::string_view end :
+       {"\n", "\r", "\v", "\f", "\x1C", "\x1D", "\x1E", "\u0085", "\u2028", "\u2029"}) {
+    if (text.starts_with(end)) return end.size();
+  }
+  return 0;
 }
 
 std::string with_case(std::string_view character, utf8proc_int32_t (*mapping)(utf8proc_int32_t)) {
@@ -118,13 +164,15 @@ MarkedText change_case(const MarkedText& text, std::string_view name) {
     return name == "words" && (is_space(character) ||
                                std::string_view("-({[<").find(character) != std::string_view::npos);
   };
-  const auto beginning = name == "upper" || name == "words" ? utf8proc_toupper : utf8proc_totitle;
+  const bool to_upper = name == "upper" || name == "words" || name == "swapcase";
+  const auto beginning = to_upper ? utf8proc_toupper : utf8proc_totitle;
   const std::string_view whole = text.text();
   MarkedText out;
   bool begins = name != "lower";
   for (std::size_t at = 0; at < whole.size();) {
     const std::size_t count = first_character(whole.substr(at));
     const std::string_view character = whole.substr(at, count);
+    if (name == "swapcase") begins = !is_upper(character);
     out.append(with_case(character, begins ? beginning : utf8proc_tolower),
                text.is_foreign(at, at + count));
     if (name != "upper" && name != "lower") begins = ends_word(character);
@@ -158,6 +206,118 @@ std::vector<MarkedText> split(const MarkedText& text, std::string_view separator
   }
   parts.push_back(text.slice(begin, text.size()));
   return parts;
+}
+
+std::vector<MarkedText> split_right(const MarkedText& text, std::string_view separator,
+                                    std::int64_t splits) {
+  std::vector<MarkedText> parts;
+  std::size_t end = text.size();
+  for (; splits != 0 && end >= separator.size(); --splits) {
+    const std::size_t at = text.text().rfind(separator, end - separator.size());
+    if (at == std::string::npos) break;
+    parts.push_back(text.slice(at + separator.size(), end));
+    end = at;
+  }
+  parts.push_back(text.slice(0, end));
+  std::ranges::reverse(parts);
+  return parts;
+}
+
+std::vector<MarkedText> split_lines(const MarkedText& text, bool keeps_ends) {
+  std::vector<MarkedText> lines;
+  const std::string_view whole = text.text();
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < whole.size();) {
+    const std::size_t end = line_end(whole.substr(at));
+    if (end > 0) {
+      lines.push_back(text.slice(begin, keeps_ends ? at + end : at));
+      begin = at + end;
+    }
+    at += std::max<std::size_t>(end, 1);
+  }
+  if (begin < whole.size()) lines.push_back(text.slice(begin, whole.size()));
+  return lines;
+}
+
+bool is_of_class(std::string_view text, std::string_view name) {
+  if (name == "islower" || name == "isupper") {
+    // Any letters with case, all of that case.
+    bool found = false;
+    for (std::size_t count = 0; !text.empty(); text.remove_prefix(count)) {
+      count = first_character(text);
+      if (!has_case(text.substr(0, count))) continue;
+      if (is_upper(text.substr(0, count)) != (name == "isupper")) return false;
+      found = true;
+    }
+    return found;
+  }
+  if (text.empty()) return false;
+  for (std::size_t count = 0; !text.empty(); text.remove_prefix(count)) {
+    count = first_character(text);
+    if (!is_in_class(text.substr(0, count), name)) return false;
+  }
+  return true;
+}
+
+MarkedText pad(const MarkedText& text, std::size_t width, char align, const MarkedText& fill) {
+  const auto count = static_cast<std::size_t>(character_count(text.text()));
+  const std::size_t missing = width > count ? width - count : 0;
+  const std::size_t before = align == '<' ? 0 : align == '>' ? missing : missing / 2;
+  MarkedText padded;
+  for (std::size_t i = 0; i < before; ++i) padded.append(fill);
+  padded.append(text);
+  for (std::size_t i = before; i < missing; ++i) padded.append(fill);
+  return padded;
+}
+
+MarkedText escape_html(const MarkedText& text) {
+  constexpr std::pair<char, std::string_view> kNames[] = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'\'', "&#39;"}, {'"', "&#34;"}};
+  MarkedText escaped;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto* found =
+        std::ranges::find(kNames, text.text()[at], &std::pair<char, std::string_view>::first);
+    if (found == std::end(kNames)) continue;
+    escaped.append(text.slice(begin, at));
+    escaped.append(found->second, text.is_foreign(at, at + 1));
+    begin = at + 1;
+  }
+  escaped.append(text.slice(begin, text.size()));
+  return escaped;
+}
+
+std::string quoted_like_python(std::string_view text) {
+  const bool has_single = text.find('\'') != text.npos;
+  const char quote = has_single && text.find('"') == text.npos ? '"' : '\'';
+  std::string quoted(1, quote);
+  const auto add_code = [&quoted](const char* format, unsigned code) {
+    char escape[16];
+    std::snprintf(escape, sizeof escape, format, code);
+    quoted += escape;
+  };
+  for (std::size_t count = 0; !text.empty(); text.remove_prefix(count)) {
+    count = first_character(text);
+    const std::string_view character = text.substr(0, count);
+    const utf8proc_int32_t code = code_of(character);
+    const auto number = static_cast<unsigned>(code);
+    if (character[0] == quote || character == "\\") {
+      quoted.append("\\").append(character);
+    } else if (character == "\n") {
+      quoted += "\\n";
+    } else if (character == "\r") {
+      quoted += "\\r";
+    } else if (character == "\t") {
+      quoted += "\\t";
+    } else if (code < 0) {
+      add_code("\\x%02x", static_cast<unsigned char>(character[0]));
+    } else if (is_printable(code)) {
+      quoted += character;
+    } else {
+      add_code(code < 0x100 ? "\\x%02x" : code < 0x10000 ? "\\u%04x" : "\\U%08x", number);
+    }
+  }
+  return quoted += quote;
 }
 
 }  // namespace edgedraft::chat

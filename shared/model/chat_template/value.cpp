@@ -8,14 +8,24 @@ std::optional<std::int64_t> number_of(const Value& value) {
   return std::nullopt;
 }
 
-Value Value::list(std::vector<Value> items) {
-  List list{.items = std::move(items)};
+std::optional<double> fraction_of(const Value& value) {
+  if (const double* fraction = value.as_fraction()) return *fraction;
+  if (const auto number = number_of(value)) return static_cast<double>(*number);
+  return std::nullopt;
+}
+
+Value Value::list(std::vector<Value> items, ListKind kind) {
+  List list{.items = std::move(items), .kind = kind};
   for (const Value& item : list.items) list.depth = std::max(list.depth, item.depth() + 1);
   return {std::make_shared<const List>(std::move(list))};
 }
 
 Value Value::map(Map map) {
   return {std::make_shared<const Map>(std::move(map))};
+}
+
+Value Value::function(Function function) {
+  return {std::make_shared<const Function>(std::move(function))};
 }
 
 const std::string* Value::as_text() const {
@@ -28,25 +38,43 @@ const std::vector<Value>* Value::as_list() const {
   return list == nullptr ? nullptr : &list->items;
 }
 
+ListKind Value::list_kind() const {
+  return shared<std::shared_ptr<const List>>()->kind;
+}
+
+const std::vector<Value>* Value::as_indexed() const {
+  return is(ListKind::view) || is(ListKind::iterator) ? nullptr : as_list();
+}
+
+const std::vector<Value>& Value::take_items() const {
+  static const std::vector<Value> kNone;
+  const List& list = *shared<std::shared_ptr<const List>>();
+  if (list.kind != ListKind::iterator) return list.items;
+  return std::exchange(list.is_read, true) ? kNone : list.items;
+}
+
 bool Value::truthy() const {
   if (const auto number = number_of(*this)) return *number != 0;
   if (const double* fraction = as_fraction()) return *fraction != 0.0;
   if (const std::string* text = as_text()) return !text->empty();
-  if (const auto* list = as_list()) return !list->empty();
+  if (const auto* list = as_list()) return is(ListKind::iterator) || !list->empty();
   if (const Map* map = as_map()) return !map->entries.empty();
-  return as_namespace() != nullptr;
+  return as_namespace() != nullptr || as_function() != nullptr;
 }
 
 std::string Value::type_name() const {
   static constexpr const char* kNames[] = {
-      "an undefined value", "none",   "a boolean", "a number",   "a fraction",
-      "a string",           "a list", "a mapping", "a namespace"};
+      "an undefined value", "none",   "a boolean", "a number",    "a fraction",
+      "a string",           "a list", "a mapping", "a namespace", "a function"};
+  if (is(ListKind::tuple)) return "a tuple";
+  if (is(ListKind::iterator)) return "a filter's result (apply 'list' to it)";
   return kNames[held.index()];
 }
 
 std::size_t Value::depth() const {
   if (const List* list = shared<std::shared_ptr<const List>>()) return list->depth;
   if (const Map* map = as_map()) return map->depth;
+  if (const Function* function = as_function()) return function->object.depth() + 1;
   return 0;
 }
 
