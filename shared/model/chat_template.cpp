@@ -74,8 +74,8 @@ Result<void> add_variables(std::string_view json, chat::Map& globals) {
   const chat::Map* const variables = object->as_map();
   if (variables == nullptr) return usage_error("the template's variables are not a JSON object");
   for (const auto& [name, value] : variables->entries) {
-    if (is_own_variable(name.text())) {
-      return usage_error("the template's variable '" + name.text() + "' cannot be set");
+    if (is_own_variable(*name.as_text())) {
+      return usage_error("the template's variable '" + *name.as_text() + "' cannot be set");
     }
     globals.set(name, value);
   }

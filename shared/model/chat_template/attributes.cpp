@@ -61,13 +61,13 @@ Value item_of(Meter& meter, const Value& object, const Value& key, int line) {
     meter.fail(line, "cannot read an item of an undefined value");
     return {};
   }
-  if (const std::string* name = key.as_text()) {
-    const Map* map = object.as_map();
-    const Value found = map == nullptr ? Value{} : member(meter, *map, *name);
-    if (meter.error() || !found.is_undefined()) return found;
-    const bool is_method = map != nullptr && is_in(kMapMethods, *name);
-    return map == nullptr || is_method ? attribute_of(meter, object, *name, line) : Value{};
+  const std::string* name = key.as_text();
+  if (const Map* map = object.as_map()) {
+    const Value found = member(meter, *map, key);
+    const bool is_method = name != nullptr && is_in(kMapMethods, *name);
+    if (meter.error() || !found.is_undefined() || !is_method) return found;
   }
+  if (name != nullptr) return attribute_of(meter, object, *name, line);
   const auto at = number_of(key);
   const auto* list = object.as_indexed();
   const MarkedText* text = object.as_marked();

@@ -144,7 +144,7 @@ Value Evaluator::make_dict(Arguments given, int line) {
   }
   for (auto& [name, value] : given.named) {
     if (meter_.error()) return {};
-    set_member(meter_, map, MarkedText::own(name), std::move(value));
+    set_member(meter_, map, Value::text(name), std::move(value));
   }
   return map_value(meter_, line, std::move(map));
 }

@@ -77,7 +77,7 @@ Evaluator::Flow Evaluator::run_condition(const Statement& statement) {
 }
 
 void Evaluator::set_variable(const std::string& name, Value value) {
-  set_member(meter_, scope_->variables, MarkedText::own(name), std::move(value));
+  set_member(meter_, scope_->variables, Value::text(name), std::move(value));
 }
 
 void Evaluator::assign(const Statement& statement) {
@@ -138,7 +138,7 @@ void Evaluator::bind_member(const Target& target, Value value, int line) {
     return meter_.unsupported(line, "{% set %} of a member of " + object.type_name());
   }
   Map& members = namespaces_[object.as_namespace()->index];
-  set_member(meter_, members, MarkedText::own(target.member), std::move(value));
+  set_member(meter_, members, Value::text(target.member), std::move(value));
 }
 
 std::vector<Value> Evaluator::loop_items(const Statement& statement) {

@@ -172,11 +172,11 @@ Value Evaluator::make_map(const Expression& expression) {
   for (std::size_t i = 0; i + 1 < expression.parts.size() && !meter_.error(); i += 2) {
     const Value key = evaluate(*expression.parts[i]);
     if (meter_.error()) return {};
-    if (key.as_text() == nullptr) {
+    if (key.as_text() == nullptr && key.as_integer() == nullptr) {
       meter_.unsupported(expression.line, "a mapping with the key " + key.type_name());
       return {};
     }
-    set_member(meter_, map, *key.as_marked(), evaluate(*expression.parts[i + 1]));
+    set_member(meter_, map, key, evaluate(*expression.parts[i + 1]));
   }
   return map_value(meter_, expression.line, std::move(map));
 }

@@ -201,7 +201,7 @@ std::optional<Value> apply_text_filter(Meter& meter, const Value& value, const s
     }
     Map named;
     for (const auto& [key, argument] : arguments.named) {
-      set_member(meter, named, MarkedText::own(key), argument);
+      set_member(meter, named, Value::text(key), argument);
     }
     return percent_format(meter, whole, Value::map(std::move(named)), line);
   }

@@ -46,7 +46,7 @@ std::optional<Value> value_of(const Json& json, std::size_t depth_left) {
     if (!value) return std::nullopt;
     // The reader has merged entries of the same name.
     map.depth = std::max(map.depth, value->depth() + 1);
-    map.entries.emplace_back(MarkedText::foreign(name), *std::move(value));
+    map.entries.emplace_back(Value::marked(MarkedText::foreign(name)), *std::move(value));
   }
   return Value::map(std::move(map));
 }

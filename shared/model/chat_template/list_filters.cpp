@@ -191,8 +191,7 @@ Value sort_map(Meter& meter, const Value& value, const Arguments& arguments, int
   }
   const bool case_matters = arguments.get(0, "case_sensitive").truthy();
   std::vector<Keyed> keyed;
-  for (const auto& [name, entry] : map->entries) {
-    const Value key = text_value(meter, name);
+  for (const auto& [key, entry] : map->entries) {
     keyed.emplace_back(sort_key(meter, part == "key" ? key : entry, case_matters),
                        list_value(meter, line, {key, entry}, ListKind::tuple));
     if (meter.error()) return {};

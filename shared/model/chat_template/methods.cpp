@@ -275,13 +275,12 @@ Value call_map_method(Meter& meter, const Value& object, const std::string& name
   if (name == "keys" || name == "values") {
     std::vector<Value> list;
     for (const auto& [key, value] : map.entries) {
-      list.push_back(name == "keys" ? text_value(meter, key) : value);
+      list.push_back(name == "keys" ? key : value);
     }
     return list_value(meter, line, std::move(list), ListKind::view);
   }
   if (name == "get") {
-    const Value key = arguments.get(0, "");
-    const Value found = key.as_text() == nullptr ? Value{} : member(meter, map, *key.as_text());
+    const Value found = member(meter, map, arguments.get(0, ""));
     if (!found.is_undefined()) return found;
     return arguments.count() > 1 ? arguments.get(1, "default") : Value{None{}};
   }
@@ -353,7 +352,7 @@ Value join(Meter& meter, const std::vector<Value>& items, const MarkedText& sepa
 Value items_of(Meter& meter, const Map& map, ListKind kind, int line) {
   std::vector<Value> pairs;
   for (const auto& [name, value] : map.entries) {
-    pairs.push_back(list_value(meter, line, {text_value(meter, name), value}, ListKind::tuple));
+    pairs.push_back(list_value(meter, line, {name, value}, ListKind::tuple));
   }
   return list_value(meter, line, std::move(pairs), kind);
 }

@@ -13,9 +13,13 @@
 namespace edgedraft::chat {
 namespace {
 
-// Charges for comparing a name with all names of a mapping.
-bool spend_on_names(Meter& meter, const Map& map, std::string_view name) {
-  return meter.spend(map.entries.size() / 8 + map.entries.size() * (name.size() / kBytesPerStep));
+// Charges for comparing a name of that size with all keys of a mapping.
+bool spend_on_keys(Meter& meter, const Map& map, std::size_t size) {
+  return meter.spend(map.entries.size() / 8 + map.entries.size() * (size / kBytesPerStep));
+}
+
+std::size_t size_of(const Value& key) {
+  return key.as_text() == nullptr ? 0 : key.as_text()->size();
 }
 
 bool equal(Meter& meter, const Value& a, const Value& b);
@@ -29,8 +33,8 @@ bool equal(Meter& meter, const Map& a, const Map& b) {
   if (&a == &b) return true;
   if (a.entries.size() != b.entries.size()) return false;
   return std::ranges::all_of(a.entries, [&](const auto& entry) {
-    if (!spend_on_names(meter, b, entry.first.text())) return false;
-    const Value* other = b.find(entry.first.text());
+    if (!spend_on_keys(meter, b, size_of(entry.first))) return false;
+    const Value* other = b.find(entry.first);
     return other != nullptr && equal(meter, entry.second, *other);
   });
 }
@@ -99,8 +103,7 @@ bool contains(Meter& meter, const Value& part, const Value& whole, int line) {
                                [&](const Value& value) { return equal(meter, part, value); });
   }
   if (const Map* map = whole.as_map(); map != nullptr && !part.as_list() && !part.as_map()) {
-    return needle != nullptr && spend_on_names(meter, *map, *needle) &&
-           map->find(*needle) != nullptr;
+    return spend_on_keys(meter, *map, size_of(part)) && map->find(part) != nullptr;
   }
   if (whole.is_undefined()) return false;
   meter.fail(line, "cannot look for " + part.type_name() + " in " + whole.type_name());
@@ -238,7 +241,8 @@ std::optional<std::vector<Value>> items_to_read(Meter& meter, const Value& value
     return value.take_items();
   }
   if (const Map* map = value.as_map()) {
-    for (const auto& [name, entry] : map->entries) items.push_back(text_value(meter, name));
+    if (!meter.spend(map->entries.size())) return std::nullopt;
+    for (const auto& [key, entry] : map->entries) items.push_back(key);
   } else if (const MarkedText* text = value.as_marked()) {
     if (!meter.spend(text->size())) return std::nullopt;
     const auto bounds = character_bounds(text->text());
@@ -253,15 +257,20 @@ std::optional<std::vector<Value>> items_to_read(Meter& meter, const Value& value
 }
 
 Value member(Meter& meter, const Map& map, std::string_view name) {
-  if (!spend_on_names(meter, map, name)) return {};
+  if (!spend_on_keys(meter, map, name.size())) return {};
   const Value* found = map.find(name);
   return found == nullptr ? Value{} : *found;
 }
 
-void set_member(Meter& meter, Map& map, MarkedText name, Value value) {
-  const std::size_t kept = name.size() / kBytesPerStep + name.spans().size();
-  if (!spend_on_names(meter, map, name.text()) || !meter.spend(1 + kept)) return;
-  map.set(std::move(name), std::move(value));
+Value member(Meter& meter, const Map& map, const Value& key) {
+  if (!spend_on_keys(meter, map, size_of(key))) return {};
+  const Value* found = map.find(key);
+  return found == nullptr ? Value{} : *found;
+}
+
+void set_member(Meter& meter, Map& map, Value key, Value value) {
+  if (!spend_on_keys(meter, map, size_of(key)) || !meter.spend(1)) return;
+  map.set(std::move(key), std::move(value));
 }
 
 Value arithmetic(Meter& meter, const std::string& name, const Value& a, const Value& b, int line) {

@@ -36,8 +36,10 @@ bool apply_comparison(Meter& meter, const std::string& name, const Value& a, con
 // Any other binary operator except `and` and `or`, which may skip the second operand.
 Value apply_binary(Meter& meter, const std::string& name, const Value& a, const Value& b, int line);
 
-// Reads and sets the value of a name in a mapping. Charged for comparisons and storage.
+// Reads and sets the value of a key in a mapping. Charged for comparisons and storage.
+Value member(Meter& meter, const Map& map, const Value& key);
 Value member(Meter& meter, const Map& map, std::string_view name);
-void set_member(Meter& meter, Map& map, MarkedText name, Value value);
+// Requires  a string or an integer as the key
+void set_member(Meter& meter, Map& map, Value key, Value value);
 
 }  // namespace edgedraft::chat

@@ -27,7 +27,7 @@ class Printer {
       add("{");
       for (std::size_t i = 0; i < map->entries.size() && !meter_.error(); ++i) {
         if (i > 0) add(", ");
-        add_quoted(map->entries[i].first);
+        represent(map->entries[i].first);
         add(": ");
         represent(map->entries[i].second);
       }

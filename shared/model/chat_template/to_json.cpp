@@ -59,13 +59,20 @@ class JsonWriter {
 
  private:
   void write_map(const Map& map, std::size_t level) {
-    std::vector<const std::pair<MarkedText, Value>*> entries;
+    std::vector<const std::pair<Value, Value>*> entries;
     for (const auto& entry : map.entries) entries.push_back(&entry);
     if (style_.sorts_names) {
-      std::ranges::sort(entries, {}, [](const auto* entry) { return entry->first.text(); });
+      std::ranges::stable_sort(entries, [this](const auto* a, const auto* b) {
+        return !meter_.error() && apply_comparison(meter_, "<", a->first, b->first, line_);
+      });
     }
     write_group("{", "}", entries.size(), level, [&](std::size_t i) {
-      add_quoted(entries[i]->first);
+      // Integers are written as strings.
+      if (const auto* number = entries[i]->first.as_integer()) {
+        add(MarkedText::own('"' + std::to_string(*number) + '"'));
+      } else {
+        add_quoted(*entries[i]->first.as_marked());
+      }
       add(style_.after_name);
       write(entries[i]->second, level + 1);
     });

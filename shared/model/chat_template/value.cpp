@@ -83,21 +83,35 @@ Map::Map(std::initializer_list<std::pair<std::string, Value>> list) {
 }
 
 const Value* Map::find(std::string_view name) const {
-  const auto found = std::find_if(entries.begin(), entries.end(),
-                                  [name](const auto& entry) { return entry.first.text() == name; });
+  const auto found = std::find_if(entries.begin(), entries.end(), [name](const auto& entry) {
+    const std::string* text = entry.first.as_text();
+    return text != nullptr && *text == name;
+  });
   return found == entries.end() ? nullptr : &found->second;
 }
 
-void Map::set(MarkedText name, Value value) {
-  depth = std::max(depth, value.depth() + 1);
-  const auto found = std::find_if(entries.begin(), entries.end(), [&name](const auto& entry) {
-    return entry.first.text() == name.text();
+const Value* Map::find(std::int64_t number) const {
+  const auto found = std::find_if(entries.begin(), entries.end(), [number](const auto& entry) {
+    return entry.first.as_integer() != nullptr && *entry.first.as_integer() == number;
   });
-  if (found == entries.end()) {
-    entries.emplace_back(std::move(name), std::move(value));
-  } else {
-    found->second = std::move(value);
+  return found == entries.end() ? nullptr : &found->second;
+}
+
+const Value* Map::find(const Value& key) const {
+  if (const std::string* name = key.as_text()) return find(*name);
+  const auto number = number_of(key);
+  return number ? find(*number) : nullptr;
+}
+
+void Map::set(Value key, Value value) {
+  depth = std::max(depth, value.depth() + 1);
+  const Value* const found = find(key);
+  if (found == nullptr) {
+    entries.emplace_back(std::move(key), std::move(value));
+    return;
   }
+  const auto same = [found](const auto& entry) { return &entry.second == found; };
+  std::find_if(entries.begin(), entries.end(), same)->second = std::move(value);
 }
 
 }  // namespace edgedraft::chat

@@ -105,21 +105,23 @@ struct Function {
   Scope* scope = nullptr;            // in which the macro was defined
 };
 
-// Names and values in order of insertion. Names are marked too: they come from the template or from
-// an untrusted client.
+// Keys, which are strings or integers, and values in order of insertion. Keys are marked too: they
+// come from the template or from an untrusted client.
 struct Map {
-  std::vector<std::pair<MarkedText, Value>> entries;
+  std::vector<std::pair<Value, Value>> entries;
   std::size_t depth = 1;
 
   Map() = default;
   Map(std::initializer_list<std::pair<std::string, Value>> list);
   // Null if missing. Linear search.
   const Value* find(std::string_view name) const;
-  // Replaces the value of an equal name and keeps its position, as in Python.
-  void set(MarkedText name, Value value);
-  void set(std::string name, Value value) {
-    set(MarkedText::own(std::move(name)), std::move(value));
-  }
+  const Value* find(std::int64_t number) const;
+  // Null also if the key is neither a string nor an integer.
+  const Value* find(const Value& key) const;
+  // Replaces the value of an equal key and keeps its position, as in Python.
+  // Requires  a string or an integer
+  void set(Value key, Value value);
+  void set(std::string name, Value value) { set(Value::text(std::move(name)), std::move(value)); }
 };
 
 // An integer, or a boolean as 0 or 1, as in Python; nullopt for other values.
