@@ -41,7 +41,7 @@ bool is_method_of(const Value& object, const std::string& name) {
   if (object.as_map() != nullptr) {
     return is_in(kMapMethods, name) || is_in(kForbiddenMapMethods, name);
   }
-  return object.as_text() != nullptr || object.as_list() != nullptr;
+  return object.as_text() != nullptr || object.as_indexed() != nullptr;
 }
 
 Value attribute_of(Meter& meter, const Value& object, const std::string& name, int line) {
@@ -50,7 +50,7 @@ Value attribute_of(Meter& meter, const Value& object, const std::string& name, i
     return is_in(kForbiddenMapMethods, name) ? Value{} : member(meter, *map, name);
   }
   const bool known = (object.as_text() != nullptr && is_in(kTextMethods, name)) ||
-                     (object.as_list() != nullptr && is_in(kListMethods, name));
+                     (object.as_indexed() != nullptr && is_in(kListMethods, name));
   if (known) return method(meter, object, name, line);
   if (object.is_undefined()) meter.fail(line, "cannot read '" + name + "' of an undefined value");
   return {};

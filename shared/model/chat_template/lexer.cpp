@@ -1,6 +1,8 @@
 #include "shared/model/chat_template/lexer.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <optional>
 
 #include "shared/base/ascii.h"
@@ -10,7 +12,6 @@ namespace edgedraft::chat {
 namespace {
 
 constexpr std::string_view kAsciiSpaces = " \t\n\r\f\v";
-constexpr std::size_t kIntegerDigitsMax = 18;  // fits 64 bits
 // Longest first.
 constexpr std::string_view kSymbols[] = {"==", "!=", "<=", ">=", "//", "**", "+", "-", "*",
                                          "/",  "%",  "~",  "<",  ">",  "=",  "(", ")", "[",
@@ -208,7 +209,9 @@ class Lexer {
     std::string text(rest().substr(0, count));
     std::erase(text, '_');
     if (count < rest().size() && is_name_start(rest()[count])) return fail("this form of number");
-    if (!is_fraction && text.size() > kIntegerDigitsMax) return fail("a number of that size");
+    std::int64_t number = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (!is_fraction && parsed.ec != std::errc()) return fail("a number of that size");
     add(is_fraction ? Token::Kind::fraction : Token::Kind::integer, std::move(text));
     advance(count);
   }

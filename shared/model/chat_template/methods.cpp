@@ -246,7 +246,7 @@ Value call_text_method(Meter& meter, const MarkedText& text, const std::string& 
     }
     return join(meter, *items, text, line);
   }
-  meter.unsupported(line, "the method ." + name + "()");
+  meter.unsupported(line, "the method ." + name + "() of a string");
   return {};
 }
 
@@ -263,6 +263,7 @@ Value call_markup_method(Meter& meter, const MarkedText& text, const std::string
     argument = text_value(meter, escape_html(*argument.as_marked()));
   }
   Value result = call_text_method(meter, text, name, arguments, line);
+  if (result.as_list() != nullptr) meter.unsupported(line, "." + name + "() of an escaped string");
   result.is_markup = result.as_text() != nullptr;
   return result;
 }
@@ -280,9 +281,13 @@ Value call_map_method(Meter& meter, const Value& object, const std::string& name
     return list_value(meter, line, std::move(list), ListKind::view);
   }
   if (name == "get") {
-    const Value found = member(meter, map, arguments.get(0, ""));
+    if (arguments.positional.empty() || !arguments.named.empty()) {
+      meter.fail(line, ".get() needs a key, and a default without a name");
+      return {};
+    }
+    const Value found = member(meter, map, arguments.positional[0]);
     if (!found.is_undefined()) return found;
-    return arguments.count() > 1 ? arguments.get(1, "default") : Value{None{}};
+    return arguments.count() > 1 ? arguments.positional[1] : Value{None{}};
   }
   meter.fail(line, "the method ." + name + "() is forbidden: templates must not change mappings");
   return {};

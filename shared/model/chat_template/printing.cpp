@@ -20,7 +20,9 @@ class Printer {
   void represent(const Value& value) {
     if (!meter_.spend(1)) return;
     if (const MarkedText* text = value.as_marked()) {
+      if (value.is_markup) add("Markup(");
       add_quoted(*text);
+      if (value.is_markup) add(")");
     } else if (const auto* list = value.as_list()) {
       represent_list(value, *list);
     } else if (const Map* map = value.as_map()) {

@@ -67,6 +67,8 @@ std::string Value::type_name() const {
       "an undefined value", "none",   "a boolean", "a number",    "a fraction",
       "a string",           "a list", "a mapping", "a namespace", "a function"};
   if (is(ListKind::tuple)) return "a tuple";
+  if (is(ListKind::range)) return "a range (apply 'list' to it)";
+  if (is(ListKind::view)) return "a view of a mapping (apply 'list' to it)";
   if (is(ListKind::iterator)) return "a filter's result (apply 'list' to it)";
   return kNames[held.index()];
 }
