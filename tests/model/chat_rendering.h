@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <string>
 #include <vector>
@@ -27,6 +29,20 @@ inline Result<std::string> render(const std::string& source,
                                     .now = kToday});
   if (!text) return text.error();
   return text->text();
+}
+
+// Renders a template that needs no conversation.
+inline std::string text_of(const std::string& source) {
+  const auto text = render(source, {}, Prompt::closed);
+  EXPECT_TRUE(text) << source << ": " << text.error().message;
+  return text ? *text : "";
+}
+
+// Error of a template that cannot be rendered.
+inline Error error_of(const std::string& source) {
+  const auto text = render(source, {{"user", "hi"}}, Prompt::closed);
+  EXPECT_FALSE(text) << source << " gives " << *text;
+  return text ? Error{} : text.error();
 }
 
 }  // namespace edgedraft::test

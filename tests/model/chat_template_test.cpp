@@ -12,21 +12,10 @@ namespace edgedraft {
 namespace {
 
 using namespace std::chrono_literals;
+using test::error_of;
 using test::Prompt;
 using test::render;
-
-// Renders a template that needs no conversation.
-std::string text_of(const std::string& source) {
-  const auto text = render(source, {}, Prompt::closed);
-  EXPECT_TRUE(text) << text.error().message;
-  return text ? *text : "";
-}
-
-Error error_of(const std::string& source) {
-  const auto text = render(source, {{"user", "hi"}}, Prompt::closed);
-  EXPECT_FALSE(text) << source << " gives " << *text;
-  return text ? Error{} : text.error();
-}
+using test::text_of;
 
 const std::vector<ChatMessage> kTalk = {
     {"user", " What? "}, {"assistant", "That."}, {"user", "Why?"}};
@@ -250,6 +239,20 @@ TEST(ChatTemplateTest, MarksMessageTextAsForeign) {
       {"{% set ns = namespace(x=messages[0].content) %}{{ ns.x }}", "[ a,b ]"},
       {"{% for m in messages %}{{ m.content }}{% endfor %}", "[ a,b ]"},
       {"{{ messages[0].content | length }}", "5"},
+      {"{% macro f(x) %}<{{ x }}>{% endmacro %}{{ f(messages[0].content) }}", "<[ a,b ]>"},
+      {"{% macro f() %}<{{ caller() }}>{% endmacro %}"
+       "{% call f() %}{{ messages[0].content }}{% endcall %}",
+       "<[ a,b ]>"},
+      {"{% filter upper %}<a{{ messages[0].content }}>{% endfilter %}", "<A[ A,B ]>"},
+      {"{{ {'<k>': messages[0].content} }}", "{'<k>': [' a,b ']}"},
+      {"{{ '<%s>' % messages[0].content }}", "<[ a,b ]>"},
+      {"{{ '<{}>{:>2}'.format(messages[0].content, '<') }}", "<[ a,b ]> <"},
+      {"{{ (messages[0].content ~ '\n<') | indent(1) }}", "[ a,b ]\n <"},
+      {"{{ ('<' + messages[0].content) | escape }}", "&lt;[ a,b ]"},
+      {"{{ messages[0].content.partition(',') | join('|') }}", "[ a]|[,]|[b ]"},
+      {"{{ messages[0].content | list | join('-') }}", "[ ]-[a]-[,]-[b]-[ ]"},
+      {"{{ messages[0].content * 2 ~ messages[0].content.zfill(6) }}", "[ a,b  a,b ]0[ a,b ]"},
+      {"{{ '[\"<|x|>\"]' | from_json | first }}", "[<|x|>]"},
       {"{% for k in {messages[0].content: 1} %}{{ k }}{% endfor %}", "[ a,b ]"},
       {"{% for k, v in {messages[0].content: '<v>'}.items() %}{{ k ~ v }}{% endfor %}",
        "[ a,b ]<v>"},
@@ -331,37 +334,31 @@ TEST_P(UnsupportedTest, ErrorNamesConstructLineAndRemedy) {
 
 INSTANTIATE_TEST_SUITE_P(
     Constructs, UnsupportedTest,
-    testing::Values(
-        std::pair("{% macro f() %}{% endmacro %}", "{% macro %}"),
-        std::pair("{% include 'x' %}", "{% include %}"),
-        std::pair("{{ strftime_now() }}", "strftime_now()"),
-        std::pair("{{ strftime_now('%500Y') }}", "strftime_now()"),
-        std::pair("{{ messages | wordwrap }}", "'wordwrap'"),
-        std::pair("{{ 'x' is divisibleby(3) }}", "'divisibleby'"),
-        std::pair("{{ 'a'.encode('b') }}", ".encode()"), std::pair("{{ (1, 2) }}", "a tuple"),
-        std::pair("{{ 1.5 }}", "not an integer"), std::pair("{{ 4 / 2 }}", "'/'"),
-        std::pair("{{ 1 < 2 < 3 }}", "more than two values"),
-        std::pair("{{ 'a' == 'a' == true }}", "more than two values"),
-        std::pair("{{ 1 in [1] not in [2] }}", "more than two values"),
-        std::pair("{{ '\\x41' }}", "\\x"),
-        std::pair("{% for a, b in messages %}{% endfor %}", "loop over pairs"),
-        std::pair("{% for a in 'text' %}{% endfor %}", "cannot loop over a string"),
-        std::pair("{% set x.y = 1 %}", "a member of an undefined value"),
-        std::pair("{% set n = namespace() %}{% set n.n = n %}", "namespace in a namespace"),
-        std::pair("{% break %}", "{% break %}"),
-        std::pair("{{ [1][::0] }}", "the step of a slice is zero"),
-        std::pair("{{ range(1, 2, 0) }}", "range()"),
-        std::pair("{{ f(a=1, 2) }}", "a positional argument after a named one"),
-        std::pair("{% if true %}", "without its end"), std::pair("{% endif %}", "{% endif %}"),
-        std::pair("{{ 'open }}", "string"), std::pair("{{ 1", "unterminated"),
-        std::pair("{# open", "comment"), std::pair("{{ messages }}", "a list"),
-        std::pair("{{ missing.key }}", "undefined"),
-        std::pair("{{ [{}] | map(attribute='f.n') }}", "'n' of an undefined value"),
-        std::pair("{{ [{}] | selectattr('f.0') }}", "'0' of an undefined value"),
-        std::pair("{{ ['ab'] | map(attribute='0') }}", "a character of a string"),
-        std::pair("{{ 'a' + 1 }}", "a string + a number"),
-        std::pair("{{ 1 % 0 }}", "integer overflow"),
-        std::pair("{{ messages[0].content.strip(1, 2) }}", "that many arguments")));
+    testing::Values(std::pair("{% include 'x' %}", "{% include %}"),
+                    std::pair("{{ strftime_now() }}", "strftime_now()"),
+                    std::pair("{{ strftime_now('%500Y') }}", "strftime_now()"),
+                    std::pair("{{ messages | wordwrap }}", "'wordwrap'"),
+                    std::pair("{{ 'x' is divisible }}", "'divisible'"),
+                    std::pair("{{ 'a'.encode('b') }}", ".encode()"),
+                    std::pair("{{ x[1, 2] }}", "','"), std::pair("{{ '\\N{DASH}' }}", "\\N"),
+                    std::pair("{{ f(*x) }}", "'*'"),
+                    std::pair("{% for a, b, c in messages %}{% endfor %}", "2 values to 3 names"),
+                    std::pair("{% for a in 5 %}{% endfor %}", "cannot loop over a number"),
+                    std::pair("{% set x.y = 1 %}", "a member of an undefined value"),
+                    std::pair("{% break %}", "{% break %}"),
+                    std::pair("{{ [1][::0] }}", "the step of a slice is zero"),
+                    std::pair("{{ range(1, 2, 0) }}", "range()"),
+                    std::pair("{{ f(a=1, 2) }}", "a positional argument after a named one"),
+                    std::pair("{% if true %}", "without its end"),
+                    std::pair("{% endif %}", "{% endif %}"), std::pair("{{ 'open }}", "string"),
+                    std::pair("{{ 1", "unterminated"), std::pair("{# open", "comment"),
+                    std::pair("{{ range }}", "a function"),
+                    std::pair("{{ missing.key }}", "undefined"),
+                    std::pair("{{ [{}] | map(attribute='f.n') }}", "'n' of an undefined value"),
+                    std::pair("{{ [{}] | selectattr('f.0') }}", "'0' of an undefined value"),
+                    std::pair("{{ 'a' + 1 }}", "a string + a number"),
+                    std::pair("{{ 1 % 0 }}", "division by zero"),
+                    std::pair("{{ messages[0].content.strip(1, 2) }}", "that many arguments")));
 
 TEST(ChatTemplateTest, LimitsSteps) {
   const std::string ten = "[1,2,3,4,5,6,7,8,9,0]";
@@ -466,21 +463,16 @@ TEST(ChatTemplateTest, ChargesStepsForLongStrings) {
       "{% set ns = namespace(z='0') %}{% for i in range(16) %}{% set ns.z = ns.z + ns.z %}"
       "{% endfor %}{% set z = ns.z %}{% set d = {z: 1} %}";
   const std::string name(65536, 'n');
-  const std::string uses[] = {"{{ d[z] }}",
-                              "{% set e = {z: i} %}",
-                              "{% for k in d %}{% endfor %}",
-                              "{% set k = d.keys() %}",
-                              "{% set k = d.items() %}",
-                              "{{ z | int }}",
-                              "{{ [] | select(z) | length }}",
-                              "{% set " + name + " = i %}",
-                              "{{ " + name + " }}"};
+  const std::string uses[] = {"{{ d[z] }}", "{{ z | int }}", "{{ [] | select(z) | list }}",
+                              "{% set " + name + " = i %}", "{{ " + name + " }}"};
   for (const std::string& use : uses) {
     EXPECT_EQ(error_of(long_text + "{% for i in range(2000) %}" + use + "{% endfor %}").code,
               Errc::usage)
         << use.substr(0, 40);
   }
-  EXPECT_EQ(error_of(long_text + "{{ range(2000) | map(attribute=z) | list | length }}").code,
+  EXPECT_EQ(error_of(long_text +
+                     "{% set z = z ~ 'n' %}{{ range(2000) | map(attribute=z) | list | length }}")
+                .code,
             Errc::usage);
 }
 
