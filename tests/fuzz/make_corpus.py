@@ -337,6 +337,11 @@ def make_templates() -> None:
         "{% for k, v in {'a': [1, {}]}.items() %}{{ k }}{{ v | tojson(indent=1) }}{% else %}-{% endfor %}"
         "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | first | default('x') }}"
         "{{ range(4, 0, -1) | list | tojson }}{{ 'aXb' | replace('X', messages[0].content) }}",
+        "{% macro f(d, n=0) %}{% for k, v in d | dictsort %}{{ k }}{{ f(v, n + 1) if v is mapping else v }}"
+        "{% endfor %}{{ caller(n) if caller }}{{ varargs }}{{ kwargs }}{% endmacro %}"
+        "{% call(x) f({'b': {'a': 1.5}}) %}{{ x }}{% endcall %}{% filter indent(2) %}a\nb{% endfilter %}",
+        "{% set a, b = (7 // 2, 2 ** 3) %}{{ '%5s|%.2f' % (a, 1.5) }}{{ '{:>4}{x!r}'.format(b, x='q') }}"
+        "{{ [3, 1] | sort | unique | map('string') | join }}{{ 'a<' | e + '>' }}{{ messages }}{{ 1 < 2 < 3 }}",
     ]
     for index, template in enumerate(templates):
         write("chat_template", f"template{index}", template.encode())

@@ -7,8 +7,9 @@
 
 namespace edgedraft::chat {
 
-// Levels of statements, expressions and macros inside each other; bounds the stack.
-inline constexpr std::size_t kRecursionMax = 512;
+// Levels of statements and expressions inside each other, through macros too. Bounds the stack:
+// a level takes about 2 KiB.
+inline constexpr std::size_t kRecursionMax = 256;
 
 class Evaluator::Level {
  public:
