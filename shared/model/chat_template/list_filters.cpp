@@ -129,7 +129,7 @@ Value map_items(Meter& meter, const std::vector<Value>& items, const Arguments& 
   return list_value(meter, line, std::move(mapped), ListKind::iterator);
 }
 
-// What sort, unique, min and max compare: a string in lower case unless the case matters.
+// Key for sort, unique, min and max: a string is in lower case unless the case matters.
 Value sort_key(Meter& meter, const Value& value, bool case_matters) {
   const MarkedText* text = value.as_marked();
   if (text == nullptr || case_matters) return value;

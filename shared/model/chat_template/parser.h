@@ -49,7 +49,7 @@ struct Branch {
   Body body;
 };
 
-// What a loop or {% set %} assigns to: a name, a namespace's member or several targets.
+// Target of a loop or {% set %}: a name, a namespace's member or several targets.
 struct Target {
   std::string name = {};
   std::string member = {};  // empty: the variable itself

@@ -36,7 +36,7 @@ std::optional<bool> type_test(const Value& value, const std::string& name) {
   return std::nullopt;
 }
 
-// The same object in Python, as far as values show it.
+// True if Python would have one object for both, as far as values show it.
 bool is_same(Meter& meter, const Value& a, const Value& b, int line) {
   return a.held.index() == b.held.index() && apply_comparison(meter, "==", a, b, line);
 }
