@@ -52,13 +52,15 @@ Value attribute_of(Meter& meter, const Value& object, const std::string& name, i
   const bool known = (object.as_text() != nullptr && is_in(kTextMethods, name)) ||
                      (object.as_indexed() != nullptr && is_in(kListMethods, name));
   if (known) return method(meter, object, name, line);
-  if (object.is_undefined()) meter.fail(line, "cannot read '" + name + "' of an undefined value");
+  if (object.is_undefined()) {
+    meter.fail(line, "cannot read '" + name + "' of " + object.type_name());
+  }
   return {};
 }
 
 Value item_of(Meter& meter, const Value& object, const Value& key, int line) {
   if (object.is_undefined()) {
-    meter.fail(line, "cannot read an item of an undefined value");
+    meter.fail(line, "cannot read an item of " + object.type_name());
     return {};
   }
   const std::string* name = key.as_text();

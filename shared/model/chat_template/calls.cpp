@@ -29,9 +29,12 @@ Value Evaluator::call(const Expression& expression, const Value* caller) {
   if (is_method) return call_method(meter_, object, callee.text, given, line);
   if (is_attribute && function.as_function() == nullptr) {
     const bool is_loop = callee.parts[0]->kind == Kind::variable && callee.parts[0]->text == "loop";
-    if (is_loop && callee.text == "cycle" && !given.positional.empty()) {
-      const std::int64_t turn = *attribute(object, "index0", line).as_integer();
-      return given.positional[static_cast<std::size_t>(turn) % given.positional.size()];
+    const Map* const loop = is_loop && callee.text == "cycle" ? object.as_map() : nullptr;
+    // A template may set a variable of that name.
+    const Value* const turn = loop == nullptr ? nullptr : loop->find("index0");
+    if (turn != nullptr && turn->as_integer() != nullptr && !given.positional.empty()) {
+      const auto i = static_cast<std::size_t>(*turn->as_integer());
+      return given.positional[i % given.positional.size()];
     }
     meter_.unsupported(line, "the method ." + callee.text + "() of " + object.type_name());
     return {};

@@ -61,6 +61,7 @@ class Evaluator {
   Value evaluate(const Expression& expression);
   Value evaluate_operation(const Expression& expression);
   Arguments arguments(const Expression& expression, std::size_t first);
+  // `name` is in the template's tree: an undefined value refers to it.
   Value lookup(const std::string& name);
   Value attribute(const Value& object, const std::string& name, int line);
   Value index(const Value& object, const Value& key, int line);

@@ -94,14 +94,15 @@ Value Evaluator::lookup(const std::string& name) {
     if (!meter_.spend(scope->variables.entries.size() / 16)) return {};
     if (const Value* found = scope->variables.find(name)) return *found;
   }
-  return {};
+  return {Undefined{&name}};
 }
 
 Value Evaluator::attribute(const Value& object, const std::string& name, int line) {
-  if (const Namespace* space = object.as_namespace()) {
-    return member(meter_, namespaces_[space->index], name);
-  }
-  return attribute_of(meter_, object, name, line);
+  const Namespace* space = object.as_namespace();
+  Value value = space != nullptr ? member(meter_, namespaces_[space->index], name)
+                                 : attribute_of(meter_, object, name, line);
+  if (value.is_undefined()) return {Undefined{&name}};
+  return value;
 }
 
 Value Evaluator::index(const Value& object, const Value& key, int line) {

@@ -66,6 +66,10 @@ std::string Value::type_name() const {
   static constexpr const char* kNames[] = {
       "an undefined value", "none",   "a boolean", "a number",    "a fraction",
       "a string",           "a list", "a mapping", "a namespace", "a function"};
+  const auto* undefined = std::get_if<Undefined>(&held);
+  if (undefined != nullptr && undefined->name != nullptr) {
+    return "an undefined value ('" + *undefined->name + "')";
+  }
   if (is(ListKind::tuple)) return "a tuple";
   if (is(ListKind::range)) return "a range (apply 'list' to it)";
   if (is(ListKind::view)) return "a view of a mapping (apply 'list' to it)";

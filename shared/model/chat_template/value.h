@@ -15,7 +15,9 @@
 
 namespace edgedraft::chat {
 
-struct Undefined {};
+struct Undefined {
+  const std::string* name = nullptr;  // in the template's tree, for errors; null if unknown
+};
 struct None {};
 struct List;
 struct Map;
