@@ -1,13 +1,17 @@
 // Softmax attention by one workgroup, for HEADS query heads that share keys and values and ROWS
 // rows of q. The visible slots of a row or a split are processed 64 at a time in slot order. Scores
-// take one lane per slot. Values take one lane per four output elements and every kGroups-th slot,
-// which adds its slots' values in turn. Steps inside the prefix, which every row sees, read keys
-// and values once for all rows. A running maximum keeps e^score finite. The order of additions
-// depends only on a slot's rank among the visible ones. So a path through a tree gives the same
-// bits as the same tokens in sequence.
+// take one lane per slot. Values take one lane per four output elements (two fours of wide heads)
+// and every kGroups-th slot, which adds its slots' values in turn. Steps inside the prefix, which
+// every row sees, read keys and values once for all rows. A running maximum keeps e^score finite.
+// The order of additions depends only on a slot's rank among the visible ones. So a path through a
+// tree gives the same bits as the same tokens in sequence.
+//
+// A row's window hides its first slots. Steps of hidden slots are skipped; steps stay aligned to the
+// first slot, so bits do not depend on what the window hides.
 //
 // Include after lanes.glsl, bindings q, k, k_vectors, v, v_vectors and y, push constants p, and
 //   uint visible(uint row, uint i)    the i-th slot after the prefix that a row of q sees
+//   float sink(uint head)             with SINKS: a score of the query head, without a value
 
 layout(constant_id = 0) const uint HEADS = 1;  // at most kAttentionHeadsMax
 layout(constant_id = 1) const uint ROWS = 1;   // at most kAttentionRowsMax
@@ -19,12 +23,16 @@ layout(constant_id = 4) const bool SPLITS = false;
 // True if keys and values are float16 (half_k, half_k_vectors, half_v and half_v_vectors); needs
 // NARROW_STORAGE.
 layout(constant_id = 5) const bool HALVES = false;
+layout(constant_id = 6) const bool SINKS = false;
 
 const uint kEights = kAttentionWorkgroup / kNeighbours;
 const uint kPairs = ROWS * HEADS;                     // row-major
 const uint kColumns = (HEAD_DIM + 3) / 4;             // columns of four elements, or two
-const uint kGroups = kAttentionWorkgroup / kColumns;  // groups of lanes that share the slots of a
-                                                      // step
+// Columns per lane, a workgroup apart.
+const uint kLaneColumns = (kColumns + kAttentionWorkgroup - 1) / kAttentionWorkgroup;
+const uint kLaneSums = kPairs * kLaneColumns;
+// Groups of lanes that share the slots of a step.
+const uint kGroups = kLaneColumns > 1 ? 1 : kAttentionWorkgroup / kColumns;
 
 shared vec4 query[kPairs * kColumns];
 shared float weights[kPairs * kAttentionWorkgroup];
@@ -77,7 +85,7 @@ float with_product(float score, vec4 a, vec4 b) {
 
 // Adds the sums of lane groups and all lanes' weights, and writes sums or quotients.
 void finish(uint first_row, uint row_count, uint first_head, uint split, float largest[kPairs],
-            float weight_sums[kPairs], vec4 sums[kPairs]) {
+            float weight_sums[kPairs], vec4 sums[kLaneSums]) {
   uint lane = lane_index();
   barrier();
 #ifdef SUBGROUPS
@@ -109,24 +117,37 @@ void finish(uint first_row, uint row_count, uint first_head, uint split, float l
       y[2 * (head * p.splits + split) + 1] = totals[n];
     }
   }
-  for (uint e = 0; e < 4; ++e) {
+  for (uint step = 0; step < 4 * kLaneColumns; ++step) {
+    uint e = step % 4;
+    uint first_column = step / 4 * kAttentionWorkgroup;
+    uint columns = min(kColumns - first_column, kAttentionWorkgroup);
     barrier();
-    for (uint n = 0; n < kPairs; ++n) weights[n * kAttentionWorkgroup + lane] = sums[n][e];
+    for (uint n = 0; n < kPairs; ++n) {
+      weights[n * kAttentionWorkgroup + lane] = sums[n * kLaneColumns + step / 4][e];
+    }
     barrier();
-    for (uint i = lane; i < kPairs * kColumns; i += kAttentionWorkgroup) {
-      uint n = i / kColumns;
-      uint d = i % kColumns * 4 + e;
+    for (uint i = lane; i < kPairs * columns; i += kAttentionWorkgroup) {
+      uint n = i / columns;
+      uint d = (first_column + i % columns) * 4 + e;
       if (n / HEADS >= row_count || d >= HEAD_DIM) continue;
-      precise float sum = weights[n * kAttentionWorkgroup + i % kColumns];
+      precise float sum = weights[n * kAttentionWorkgroup + i % columns];
       for (uint g = 1; g < kGroups; ++g) {
-        sum = sum + weights[n * kAttentionWorkgroup + g * kColumns + i % kColumns];
+        sum = sum + weights[n * kAttentionWorkgroup + g * kColumns + i % columns];
       }
       uint row = first_row + n / HEADS;
       uint head = first_head + n % HEADS;
       if (SPLITS) {
         y[sums_at + ((row * query_heads + head) * p.splits + split) * HEAD_DIM + d] = sum;
       } else {
-        precise float mean = sum / totals[n];
+        precise float weight = totals[n];
+        if (SINKS) {
+          float both = max(largest[n], sink(head));
+          float share = exact_exp(largest[n] - both);
+          weight = weight * share;
+          weight = weight + exact_exp(sink(head) - both);
+          sum = sum * share;
+        }
+        precise float mean = sum / weight;
         y[p.y_offset + row * p.y_stride + head * HEAD_DIM + d] = mean;
       }
     }
@@ -134,18 +155,26 @@ void finish(uint first_row, uint row_count, uint first_head, uint split, float l
 }
 
 // Rows first_row.. of q, `row_count` of the tile's. Row r sees slots base..base + prefix - 1 and
-// `behind[r]` slots after them; of all these, `count` from `begin` on are processed.
+// `behind[r]` slots after them, without the first `hidden[r]` of them all. Of all, `count` from
+// `begin` on are processed.
 void attend(uint first_row, uint row_count, uint first_head, uint base, uint prefix,
-            uint behind[ROWS], uint split, uint begin, uint count) {
+            uint behind[ROWS], uint hidden[ROWS], uint split, uint begin, uint count) {
   uint lane = lane_index();
   uint head_at = first_head / p.group * HEAD_DIM;
+  uint begins[ROWS];
   uint ends[ROWS];
+  uint least = begin + count;
+  uint last_begin = begin;  // from here on, windows hide nothing
   uint most = 0;
   for (uint r = 0; r < ROWS; ++r) {
+    begins[r] = r < row_count ? max(begin, hidden[r]) : 0;
     ends[r] = r < row_count ? min(prefix + behind[r], begin + count) : 0;
+    if (r < row_count) least = min(least, begins[r]);
+    last_begin = max(last_begin, begins[r]);
     most = max(most, ends[r]);
   }
-  if (most <= begin) return;  // no row sees any of these
+  if (most <= least) return;  // no row sees any of these
+  uint first_step = begin + (least - begin) / kAttentionWorkgroup * kAttentionWorkgroup;
   for (uint i = lane; i < kPairs * kColumns; i += kAttentionWorkgroup) {
     uint n = i / kColumns;
     // An incomplete tile repeats its last row.
@@ -155,17 +184,17 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
   }
   float largest[kPairs];
   precise float weight_sums[kPairs];  // over this lane's slots
-  precise vec4 sums[kPairs];          // for this lane's column and its group's slots
+  precise vec4 sums[kLaneSums];  // for this lane's columns and its group's slots
   for (uint n = 0; n < kPairs; ++n) {
     largest[n] = kLowest;
     weight_sums[n] = 0.0;
-    sums[n] = vec4(0.0);
   }
+  for (uint n = 0; n < kLaneSums; ++n) sums[n] = vec4(0.0);
   uint column = lane % kColumns;
   uint group = lane / kColumns;
 
-  for (uint first = begin; first < most; first += kAttentionWorkgroup) {
-    bool is_shared = first + kAttentionWorkgroup <= prefix;
+  for (uint first = first_step; first < most; first += kAttentionWorkgroup) {
+    bool is_shared = first + kAttentionWorkgroup <= prefix && first >= last_begin;
     barrier();  // the query is loaded; the previous step has been read
     precise float scores[kPairs];
     for (uint n = 0; n < kPairs; ++n) scores[n] = 0.0;
@@ -180,7 +209,7 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
     } else {
       uint i = first + lane;
       for (uint r = 0; r < ROWS; ++r) {
-        if (i >= ends[r]) continue;
+        if (i < begins[r] || i >= ends[r]) continue;
         uint slot = base + (i < prefix ? i : prefix + visible(first_row + r, i - prefix));
         slots[r * kAttentionWorkgroup + lane] = slot;
         uint head = p.k_offset + slot * p.k_stride + head_at;
@@ -195,7 +224,8 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
     }
     for (uint n = 0; n < kPairs; ++n) {
       precise float score = scores[n] * p.scale;
-      scores[n] = first + lane < ends[n / HEADS] ? score : kLowest;
+      bool is_there = first + lane >= begins[n / HEADS] && first + lane < ends[n / HEADS];
+      scores[n] = is_there ? score : kLowest;
     }
 #ifdef SUBGROUPS
     for (uint n = 0; n < kPairs; ++n) {
@@ -215,25 +245,32 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
     float shrink[kPairs];
     for (uint n = 0; n < kPairs; ++n) {
       shrink[n] = 1.0;
-      if (first >= ends[n / HEADS]) continue;  // this row has no slots left
+      uint row_begin = begins[n / HEADS];
+      // This row has no slots left, or none yet.
+      if (first >= ends[n / HEADS] || first + kAttentionWorkgroup <= row_begin) continue;
       float step_largest = largest[n];
       for (uint i = 0; i < kEights; ++i) step_largest = max(step_largest, eights[n * kEights + i]);
-      bool is_there = first + lane < ends[n / HEADS];
+      bool is_there = first + lane >= row_begin && first + lane < ends[n / HEADS];
       float weight = is_there ? exact_exp(scores[n] - step_largest) : 0.0;
       weights[n * kAttentionWorkgroup + lane] = weight;
-      shrink[n] = first == begin ? 0.0 : exact_exp(largest[n] - step_largest);
+      shrink[n] = first <= row_begin ? 0.0 : exact_exp(largest[n] - step_largest);
       weight_sums[n] = weight_sums[n] * shrink[n] + weight;
       largest[n] = step_largest;
     }
     barrier();
     if (group >= kGroups) continue;
-    for (uint n = 0; n < kPairs; ++n) sums[n] = sums[n] * shrink[n];
+    for (uint n = 0; n < kLaneSums; ++n) sums[n] = sums[n] * shrink[n / kLaneColumns];
     uint head = p.v_offset + head_at;
     if (is_shared) {
       for (uint i = group; i < kAttentionWorkgroup; i += kGroups) {
-        vec4 value = four_of_v(head + (base + first + i) * p.v_stride, column);
-        for (uint n = 0; n < kPairs; ++n) {
-          sums[n] = sums[n] + weights[n * kAttentionWorkgroup + i] * value;
+        for (uint c = 0; c < kLaneColumns; ++c) {
+          if (column + c * kAttentionWorkgroup >= kColumns) break;
+          vec4 value = four_of_v(head + (base + first + i) * p.v_stride,
+                                 column + c * kAttentionWorkgroup);
+          for (uint n = 0; n < kPairs; ++n) {
+            uint at = n * kLaneColumns + c;
+            sums[at] = sums[at] + weights[n * kAttentionWorkgroup + i] * value;
+          }
         }
       }
       continue;
@@ -241,10 +278,16 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
     for (uint r = 0; r < ROWS; ++r) {
       uint there = min(max(ends[r], first) - first, kAttentionWorkgroup);
       for (uint i = group; i < there; i += kGroups) {
-        vec4 value = four_of_v(head + slots[r * kAttentionWorkgroup + i] * p.v_stride, column);
-        for (uint h = 0; h < HEADS; ++h) {
-          uint n = r * HEADS + h;
-          sums[n] = sums[n] + weights[n * kAttentionWorkgroup + i] * value;
+        if (first + i < begins[r]) continue;
+        for (uint c = 0; c < kLaneColumns; ++c) {
+          if (column + c * kAttentionWorkgroup >= kColumns) break;
+          vec4 value = four_of_v(head + slots[r * kAttentionWorkgroup + i] * p.v_stride,
+                                 column + c * kAttentionWorkgroup);
+          for (uint h = 0; h < HEADS; ++h) {
+            uint n = r * HEADS + h;
+            uint at = n * kLaneColumns + c;
+            sums[at] = sums[at] + weights[n * kAttentionWorkgroup + i] * value;
+          }
         }
       }
     }

@@ -26,8 +26,12 @@ layout(std430, binding = 3) readonly buffer HalfV { float16_t half_v[]; };
 layout(std430, binding = 3) readonly buffer HalfVVectors { f16vec4 half_v_vectors[]; };
 #endif
 layout(std430, binding = 4) writeonly buffer Y { float y[]; };
+layout(std430, binding = 5) readonly buffer Sinks { float sinks[]; };
 
 #include "masks.glsl"
+
+float sink(uint head) { return sinks[p.sinks_offset + head]; }
+
 #include "attend.glsl"
 
 void main() {
@@ -35,7 +39,11 @@ void main() {
   uint first_row = gl_WorkGroupID.y / p.splits * ROWS;
   uint row_count = min(ROWS, p.rows - first_row);
   uint behind[ROWS];
-  for (uint r = 0; r < ROWS; ++r) behind[r] = r < row_count ? seen_behind(first_row + r) : 0;
-  attend(first_row, row_count, gl_WorkGroupID.x * HEADS, 0, call[p.prefix_at], behind, split,
-         split * kAttentionSplit, kAttentionSplit);
+  uint hidden[ROWS];
+  for (uint r = 0; r < ROWS; ++r) {
+    behind[r] = r < row_count ? seen_behind(first_row + r) : 0;
+    hidden[r] = r < row_count ? hidden_slots(first_row + r) : 0;
+  }
+  attend(first_row, row_count, gl_WorkGroupID.x * HEADS, 0, call[p.prefix_at], behind, hidden,
+         split, split * kAttentionSplit, kAttentionSplit);
 }

@@ -24,8 +24,10 @@ namespace edgedraft::shaders {
   SHADER(rms_norm, Subgroups)                       \
   SHADER(rope)                                      \
   SHADER(store, NarrowStorage)                      \
-  SHADER(swiglu)                                    \
-  SHADER(top_k, Subgroups)
+  SHADER(gate)                                      \
+  SHADER(top_k, Subgroups)                          \
+  SHADER(scale)                                     \
+  SHADER(soft_cap)
 
 #define EDGEDRAFT_ENUMERATOR(name, ...) name,
 enum class Shader : std::uint8_t { EDGEDRAFT_SHADERS(EDGEDRAFT_ENUMERATOR) };

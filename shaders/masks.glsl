@@ -1,5 +1,7 @@
-// Slots after the prefix that a row sees, one bit each. Include after push constants p with
-// masks_at.
+// Slots after the prefix that a row sees, one bit each, and slots before its window. Include after
+// push constants p with masks_at and begins_at.
+
+uint hidden_slots(uint row) { return p.begins_at == 0 ? 0 : call[p.begins_at + row]; }
 
 uint mask_word(uint row, uint word) { return call[p.masks_at + row * kMaskWords + word]; }
 

@@ -69,8 +69,9 @@ struct RmsNormParams {
   uint weight_offset;
   uint y_offset;
   uint y_stride;
-  uint cols;
+  uint cols;  // of a group
   float epsilon;
+  uint accumulates;
 };
 
 // Rows of int8 elements, four per word, lowest first, followed by one float32 scale per group.
@@ -104,6 +105,7 @@ struct RopeParams {
   uint table_offset;
   uint table_stride;
   uint head_dim;
+  uint rotated;     // dimensions of each head
   uint pair_count;  // per row
   uint pairs;       // 1: RopeStyle::pairs
   uint positions_at;
@@ -135,6 +137,8 @@ struct AttentionParams {
   uint masks_at;    // kMaskWords per row; 0: no row has a mask
   uint splits;      // number of workgroups that divide a row's slots; 1: not divided
   uint group_rows;  // for group_attention
+  uint begins_at;   // first index in each row's window; 0: no windows
+  uint sinks_offset;
 };
 
 // The largest score and the sum of weights per row, query head and split (splits innermost),
@@ -147,9 +151,18 @@ struct CombineParams {
   uint head_dim;
   uint prefix_at;
   uint masks_at;
+  uint begins_at;
+  uint sinks_offset;
 };
 
-struct SwigluParams {
+// Activations as specialization constants.
+const uint kActivationSilu = 0;
+const uint kActivationGelu = 1;
+const uint kActivationClamped = 2;
+const uint kActivationSigmoid = 3;
+const uint kActivationIdentity = 4;
+
+struct GateParams {
   uint gate_offset;
   uint gate_stride;
   uint up_offset;
@@ -209,6 +222,20 @@ struct ArgmaxParams {
   uint x_stride;
   uint count;     // per row
   uint y_offset;  // offset of candidates or tokens
+};
+
+struct ScaleParams {
+  uint x_offset;
+  uint x_stride;
+  uint cols;
+  float factor;
+};
+
+struct SoftCapParams {
+  uint x_offset;
+  uint x_stride;
+  uint cols;
+  float cap;
 };
 
 #ifdef __cplusplus

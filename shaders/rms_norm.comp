@@ -1,5 +1,5 @@
 #version 450
-// One workgroup per row. Lane i adds the squares of elements i, i + 128, ...; then lanes are added
+// One workgroup per group of a row; y enumerates rows. Lane i adds the squares of elements i, i + 128, ...; then lanes are added
 // (lanes.glsl).
 #extension GL_GOOGLE_include_directive : require
 #ifdef SUBGROUPS
@@ -40,13 +40,14 @@ float sum_of_lanes(float own) {
 
 void main() {
   uint lane = lane_index();
-  uint from = p.x_offset + gl_WorkGroupID.x * p.x_stride;
-  uint to = p.y_offset + gl_WorkGroupID.x * p.y_stride;
+  uint from = p.x_offset + gl_WorkGroupID.y * p.x_stride + gl_WorkGroupID.x * p.cols;
+  uint to = p.y_offset + gl_WorkGroupID.y * p.y_stride + gl_WorkGroupID.x * p.cols;
   precise float sum = 0.0;
   for (uint i = lane; i < p.cols; i += kRowWorkgroup) sum = sum + x[from + i] * x[from + i];
   precise float scale = 1.0 / sqrt(sum_of_lanes(sum) / float(p.cols) + p.epsilon);
   for (uint i = lane; i < p.cols; i += kRowWorkgroup) {
     precise float normed = x[from + i] * scale * weight[p.weight_offset + i];
+    if (p.accumulates != 0) normed = y[to + i] + normed;
     y[to + i] = normed;
   }
 }

@@ -12,7 +12,7 @@ void main() {
   uint pair = gl_GlobalInvocationID.x;
   if (pair >= p.pair_count) return;
   uint row = gl_WorkGroupID.y;
-  uint half_dim = p.head_dim / 2;
+  uint half_dim = p.rotated / 2;
   uint i = pair % half_dim;
   uint head = p.x_offset + row * p.x_stride + pair / half_dim * p.head_dim;
   uint at_a = head + (p.pairs != 0 ? 2 * i : i);

@@ -81,12 +81,14 @@ class VulkanBackend final : public MeasuredBackend {
   void store(const StoreOp& op) override;
   void attention(const AttentionOp& op) override;
   void group_attention(const GroupAttentionOp& op) override;
-  void swiglu(const SwigluOp& op) override;
+  void gate(const GateOp& op) override;
   void compact(const CompactOp& op) override;
   void gather_layers(const GatherLayersOp& op) override;
   void group_mean(const GroupMeanOp& op) override;
   void top_k(const TopKOp& op) override;
   void argmax(const ArgmaxOp& op) override;
+  void scale(const ScaleOp& op) override;
+  void soft_cap(const SoftCapOp& op) override;
 
   const VulkanDevice& device() const override { return device_.description(); }
   const VulkanFeatures& features() const override { return device_.features(); }
@@ -140,7 +142,8 @@ class VulkanBackend final : public MeasuredBackend {
   void dispatch_product(PipelineKey key, const MatmulOp& op, const View& x);
   View quantize(const Matrix& x);
   static shaders::AttentionParams attention_params(const View& q, const View& k, const View& v,
-                                                   const View& y, const HeadShape& heads);
+                                                   const View& y, const HeadShape& heads,
+                                                   float scale);
   static PipelineKey attention_key(shaders::Shader shader, const HeadShape& shape,
                                    std::uint32_t heads, std::uint64_t rows,
                                    const shaders::AttentionParams& at);

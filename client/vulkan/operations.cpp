@@ -1,7 +1,6 @@
 // Operations of backend.h except matmul, as dispatches of the shaders of the same names.
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -17,10 +16,6 @@ using shaders::Shader;
 
 // Vulkan's guaranteed number of workgroups per dimension.
 constexpr std::uint64_t kGroupsMax = 65535;
-
-float score_scale(std::uint32_t head_dim) {
-  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
-}
 
 // Query heads per workgroup, which share reads: all of a key-value head, or an even part.
 std::uint32_t heads_a_workgroup(const HeadShape& heads) {
@@ -134,32 +129,35 @@ void VulkanBackend::rms_norm(const RmsNormOp& op) {
   const View weight = view(op.weight);
   const View y = view(op.y);
   stream_.reserve(0, 0);
-  dispatch({.shader = Shader::rms_norm}, {.x = op.x.rows},
+  dispatch({.shader = Shader::rms_norm}, {.x = op.x.cols / op.weight.cols, .y = op.x.rows},
            shaders::RmsNormParams{.x_offset = x.offset,
                                   .x_stride = x.stride,
                                   .weight_offset = weight.offset,
                                   .y_offset = y.offset,
                                   .y_stride = y.stride,
-                                  .cols = op.x.cols,
-                                  .epsilon = op.epsilon},
+                                  .cols = op.weight.cols,
+                                  .epsilon = op.epsilon,
+                                  .accumulates = op.into == Into::accumulate ? 1u : 0u},
            {{x.slice}, {weight.slice}, {y.slice, Bound::written}});
 }
 
 void VulkanBackend::rope(const RopeOp& op) {
   check_op(op);
-  if (op.x.rows == 0) return;
+  if (op.x.rows == 0 || op.rotated == 0) return;
+  const std::uint32_t pair_count = op.x.cols / op.head_dim * (op.rotated / 2);
   const View x = view(op.x);
   const View table = view(op.cos_sin);
   stream_.reserve(op.positions.size_bytes(), 0);
   const std::uint32_t positions_at = stream_.put(op.positions);
   dispatch({.shader = Shader::rope},
-           {.x = groups_for(op.x.cols / 2, shaders::kRowWorkgroup), .y = op.x.rows},
+           {.x = groups_for(pair_count, shaders::kRowWorkgroup), .y = op.x.rows},
            shaders::RopeParams{.x_offset = x.offset,
                                .x_stride = x.stride,
                                .table_offset = table.offset,
                                .table_stride = table.stride,
                                .head_dim = op.head_dim,
-                               .pair_count = op.x.cols / 2,
+                               .rotated = op.rotated,
+                               .pair_count = pair_count,
                                .pairs = op.style == RopeStyle::pairs ? 1u : 0u,
                                .positions_at = positions_at},
            {{x.slice, Bound::written}, {table.slice}});
@@ -185,7 +183,7 @@ void VulkanBackend::store(const StoreOp& op) {
 
 shaders::AttentionParams VulkanBackend::attention_params(const View& q, const View& k,
                                                          const View& v, const View& y,
-                                                         const HeadShape& heads) {
+                                                         const HeadShape& heads, float scale) {
   return {.q_offset = q.offset,
           .q_stride = q.stride,
           .k_offset = k.offset,
@@ -196,11 +194,13 @@ shaders::AttentionParams VulkanBackend::attention_params(const View& q, const Vi
           .y_stride = y.stride,
           .rows = 0,
           .group = heads.query_heads / heads.kv_heads,
-          .scale = score_scale(heads.head_dim),
+          .scale = scale,
           .prefix_at = 0,
           .masks_at = 0,
           .splits = 1,
-          .group_rows = 0};
+          .group_rows = 0,
+          .begins_at = 0,
+          .sinks_offset = 0};
 }
 
 // Pipeline of `shader` for heads of that shape and the layout of keys and values.
@@ -224,22 +224,32 @@ void VulkanBackend::attention(const AttentionOp& op) {
   const View k = view(op.keys);
   const View v = view(op.values);
   const View y = view(op.y);
-  stream_.reserve(sizeof op.prefix + op.masks.size_bytes(), 0);
-  shaders::AttentionParams params = attention_params(q, k, v, y, op.heads);
+  const bool has_sinks{op.sinks};
+  const View sinks = has_sinks ? view(op.sinks) : q;  // any binding, if not read
+  const std::size_t begin_count = op.window != 0 ? op.q.rows : 0;
+  stream_.reserve(sizeof op.prefix + op.masks.size_bytes() + begin_count * sizeof(std::uint32_t),
+                  0);
+  shaders::AttentionParams params = attention_params(q, k, v, y, op.heads, op.scale);
   params.rows = op.q.rows;
+  params.sinks_offset = has_sinks ? sinks.offset : 0;
   params.prefix_at = stream_.put(op.prefix);
   if (!op.masks.empty()) params.masks_at = params.prefix_at + 1;
   for (const AncestorMask& mask : op.masks) {
     const auto words = std::bit_cast<std::array<std::uint32_t, shaders::kMaskWords>>(mask.bits);
     stream_.put(std::span<const std::uint32_t>(words));
   }
+  for (std::uint32_t r = 0; r < begin_count; ++r) {
+    const std::uint32_t at = stream_.put(op.window_begin(r));
+    if (r == 0) params.begins_at = at;
+  }
   const std::uint32_t heads = heads_a_workgroup(op.heads);
   const std::uint32_t head_groups = op.heads.query_heads / heads;
   if (splits == 1) {
     PipelineKey key = attention_key(Shader::attention, op.heads, heads, op.q.rows, params);
     key.constants[5] = is_half(op.keys);
+    key.constants[6] = has_sinks;
     dispatch(key, {.x = head_groups, .y = groups_for(op.q.rows, key.constants[1])}, params,
-             {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}});
+             {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}, {sinks.slice}});
     return;
   }
   if (splits > kGroupsMax) throw DeviceError("the context is too long for the device");
@@ -251,19 +261,23 @@ void VulkanBackend::attention(const AttentionOp& op) {
     key.constants[4] = true;
     key.constants[5] = is_half(op.keys);
     dispatch(key, {.x = head_groups, .y = groups_for(params.rows, key.constants[1]) * splits},
-             params, {{q.slice}, {k.slice}, {v.slice}, {memory, Bound::written}});
-    dispatch({.shader = Shader::combine}, {.x = op.heads.query_heads, .y = params.rows},
+             params, {{q.slice}, {k.slice}, {v.slice}, {memory, Bound::written}, {sinks.slice}});
+    dispatch({.shader = Shader::combine, .constants = {has_sinks}},
+             {.x = op.heads.query_heads, .y = params.rows},
              shaders::CombineParams{.y_offset = params.y_offset,
                                     .y_stride = params.y_stride,
                                     .rows = params.rows,
                                     .splits = params.splits,
                                     .head_dim = op.heads.head_dim,
                                     .prefix_at = params.prefix_at,
-                                    .masks_at = params.masks_at},
-             {{memory}, {y.slice, Bound::written}});
+                                    .masks_at = params.masks_at,
+                                    .begins_at = params.begins_at,
+                                    .sinks_offset = params.sinks_offset},
+             {{memory}, {y.slice, Bound::written}, {sinks.slice}});
     params.q_offset += params.rows * params.q_stride;
     params.y_offset += params.rows * params.y_stride;
     if (params.masks_at != 0) params.masks_at += params.rows * shaders::kMaskWords;
+    if (params.begins_at != 0) params.begins_at += params.rows;
   }
 }
 
@@ -276,7 +290,7 @@ void VulkanBackend::group_attention(const GroupAttentionOp& op) {
   const View y = view(op.y);
   stream_.reserve(0, 0);
   const std::uint32_t heads = heads_a_workgroup(op.heads);
-  shaders::AttentionParams params = attention_params(q, k, v, y, op.heads);
+  shaders::AttentionParams params = attention_params(q, k, v, y, op.heads, op.heads.score_scale());
   params.rows = op.q.rows;
   params.group_rows = op.group_rows;
   dispatch(attention_key(Shader::group_attention, op.heads, heads, 1, params),
@@ -284,23 +298,53 @@ void VulkanBackend::group_attention(const GroupAttentionOp& op) {
            {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}});
 }
 
-void VulkanBackend::swiglu(const SwigluOp& op) {
+void VulkanBackend::gate(const GateOp& op) {
   check_op(op);
   if (op.y.rows == 0) return;
   const View gate = view(op.gate);
   const View up = view(op.up);
   const View y = view(op.y);
   stream_.reserve(0, 0);
-  dispatch({.shader = Shader::swiglu},
+  static_assert(shaders::kActivationSilu == static_cast<std::uint32_t>(Activation::silu));
+  static_assert(shaders::kActivationGelu == static_cast<std::uint32_t>(Activation::gelu));
+  static_assert(shaders::kActivationClamped == static_cast<std::uint32_t>(Activation::clamped));
+  static_assert(shaders::kActivationSigmoid == static_cast<std::uint32_t>(Activation::sigmoid));
+  static_assert(shaders::kActivationIdentity == static_cast<std::uint32_t>(Activation::identity));
+  const auto activation = static_cast<std::uint32_t>(op.activation);
+  dispatch({.shader = Shader::gate, .constants = {activation, op.gate.cols == 1}},
            {.x = groups_for(op.y.cols, shaders::kRowWorkgroup), .y = op.y.rows},
-           shaders::SwigluParams{.gate_offset = gate.offset,
-                                 .gate_stride = gate.stride,
-                                 .up_offset = up.offset,
-                                 .up_stride = up.stride,
-                                 .y_offset = y.offset,
-                                 .y_stride = y.stride,
-                                 .cols = op.y.cols},
+           shaders::GateParams{.gate_offset = gate.offset,
+                               .gate_stride = gate.stride,
+                               .up_offset = up.offset,
+                               .up_stride = up.stride,
+                               .y_offset = y.offset,
+                               .y_stride = y.stride,
+                               .cols = op.y.cols},
            {{gate.slice}, {up.slice}, {y.slice, Bound::written}});
+}
+
+void VulkanBackend::scale(const ScaleOp& op) {
+  check_op(op);
+  if (op.x.rows == 0) return;
+  const View x = view(op.x);
+  stream_.reserve(0, 0);
+  dispatch({.shader = Shader::scale},
+           {.x = groups_for(op.x.cols, shaders::kRowWorkgroup), .y = op.x.rows},
+           shaders::ScaleParams{
+               .x_offset = x.offset, .x_stride = x.stride, .cols = op.x.cols, .factor = op.factor},
+           {{x.slice, Bound::written}});
+}
+
+void VulkanBackend::soft_cap(const SoftCapOp& op) {
+  check_op(op);
+  if (op.x.rows == 0) return;
+  const View x = view(op.x);
+  stream_.reserve(0, 0);
+  dispatch({.shader = Shader::soft_cap},
+           {.x = groups_for(op.x.cols, shaders::kRowWorkgroup), .y = op.x.rows},
+           shaders::SoftCapParams{
+               .x_offset = x.offset, .x_stride = x.stride, .cols = op.x.cols, .cap = op.cap},
+           {{x.slice, Bound::written}});
 }
 
 void VulkanBackend::compact(const CompactOp& op) {

@@ -103,7 +103,7 @@ void VulkanBackend::dispatch_product(PipelineKey key, const MatmulOp& op, const 
                                    .inputs = op.weight.cols,
                                    .outputs = part.count,
                                    .has_bias = op.bias ? 1u : 0u,
-                                   .accumulates = op.into == MatmulOp::Into::accumulate ? 1u : 0u},
+                                   .accumulates = op.into == Into::accumulate ? 1u : 0u},
              {{x.slice},
               {part.slice},
               {part.scales},

@@ -1,7 +1,5 @@
 #include "kernels/cpu/attend.h"
 
-#include <cmath>
-
 #include "kernels/cpu/dot_tile.h"
 #include "kernels/cpu/exp.h"
 #include "kernels/cpu/pages.h"
@@ -9,7 +7,8 @@
 // Visible slots are processed by rank, in blocks of 64, with a running maximum and sum (online
 // softmax). Memory positions have no effect, so a path through a tree gives the same bits as the
 // same tokens in sequence. Whole blocks of the prefix have the same ranks for all rows and are
-// shared by a tile's rows; later ranks are processed per row.
+// shared by a tile's rows; later ranks are processed per row. Ranks before a row's window have no
+// weight in their block and are not read; blocks of such ranks are skipped.
 //
 // If several queries read a block, its keys and values are first gathered as float32. Cache rows
 // are a power of two apart and would evict each other from the first-level cache. 16-bit elements
@@ -45,6 +44,7 @@ struct Ahead {
 
 // The query heads of one row that share a key-value head.
 struct Queries {
+  std::size_t from;  // first slot of the block that the row sees
   std::size_t heads;
   std::size_t head_dim;
   std::size_t stride;  // head_dim in whole lanes
@@ -53,6 +53,7 @@ struct Queries {
   float* maximum;      // [heads]
   float* total;        // [heads], of the weights
   float* scores;       // [heads, kBlock]
+  float scale;
 };
 
 // --- scores[h, j] = q[h] . key[j] ---
@@ -65,10 +66,11 @@ void score_heads(const Queries& qs, const Slots& slots, const Ahead* ahead, std:
   tile.count = qs.stride;
   for (std::size_t r = 0; r < R; ++r) tile.x[r] = qs.q + (head + r) * qs.stride;
   static_assert(kBlock % C == 0);
-  for (std::size_t j = 0; j < slots.count; j += C) {
-    // Slots past the end repeat the last one; their scores are overwritten.
+  for (std::size_t j = qs.from / C * C; j < slots.count; j += C) {
+    // Slots outside repeat the nearest one; their scores are overwritten.
     for (std::size_t c = 0; c < C; ++c) {
-      tile.w[c] = reinterpret_cast<const std::byte*>(slots.keys[smaller(j + c, slots.count - 1)]);
+      const std::size_t slot = j + c < qs.from ? qs.from : smaller(j + c, slots.count - 1);
+      tile.w[c] = reinterpret_cast<const std::byte*>(slots.keys[slot]);
       if (ahead != nullptr) ahead->ask(ahead->keys, j + c);
     }
     typename DotTile<F32, R, C>::Sums sums;
@@ -86,13 +88,13 @@ void score_heads(const Queries& qs, const Slots& slots, const Ahead* ahead, std:
 
 float weigh(const Queries& qs, const Slots& slots, std::size_t head) {
   float* scores = qs.scores + head * kBlock;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(qs.head_dim));
+  for (std::size_t j = 0; j < qs.from; ++j) scores[j] = -__builtin_inff();
   for (std::size_t j = slots.count; j < kBlock; ++j) scores[j] = -__builtin_inff();
 
   Lanes score[kBlock / kLanes];
   Lanes block_maximum = all(-__builtin_inff());
   for (std::size_t i = 0; i < kBlock / kLanes; ++i) {
-    score[i] = load(scores + i * kLanes) * all(scale);
+    score[i] = load(scores + i * kLanes) * all(qs.scale);
     block_maximum = larger(score[i], block_maximum);
   }
   const float before = qs.maximum[head];
@@ -125,7 +127,7 @@ void add_values(const Queries& qs, const Slots& slots, const Ahead* ahead, const
           load_part(qs.sums + (head + r) * qs.stride + d + v * kPartLanes) * all_part(shrink[r]);
     }
   }
-  for (std::size_t j = 0; j < slots.count; ++j) {
+  for (std::size_t j = qs.from; j < slots.count; ++j) {
     const float* from = slots.values[j] + d;
     if (ahead != nullptr) ahead->ask(ahead->values, j);
     Part value[V];
@@ -205,16 +207,25 @@ class Tile {
   }
 
   void run() {
-    for (std::size_t row = 0; row < t_.rows; ++row) start(row);
+    std::size_t begin = t_.begin(0);
+    for (std::size_t row = 0; row < t_.rows; ++row) {
+      start(row);
+      begin = smaller(begin, t_.begin(row));
+    }
     const std::size_t shared = t_.prefix / kBlock * kBlock;
     const bool in_place = can_read_in_place(t_.rows * t_.heads.group);
     Slots slots;
-    for (std::size_t first = 0; first < shared; first += kBlock) {
-      slots.count = 0;
-      for (std::size_t j = 0; j < kBlock; ++j) push(slots, first + j, in_place);
+    for (std::size_t first = begin / kBlock * kBlock; first < shared; first += kBlock) {
+      slots.count = before(begin, first);
+      while (slots.count < kBlock) push(slots, first + slots.count, in_place);
       look_ahead(first + kBlock);
+      const Ahead* ahead = &ahead_;
       for (std::size_t row = 0; row < t_.rows; ++row) {
-        attend_block(queries(row), slots, row == 0 ? &ahead_ : nullptr);
+        Queries qs = queries(row);
+        qs.from = before(t_.begin(row), first);
+        if (qs.from >= kBlock) continue;
+        attend_block(qs, slots, ahead);
+        ahead = nullptr;
       }
     }
     for (std::size_t row = 0; row < t_.rows; ++row) {
@@ -224,20 +235,27 @@ class Tile {
   }
 
  private:
+  // Ranks from `first` on that lie before a window.
+  static std::size_t before(std::size_t begin, std::size_t first) {
+    return begin > first ? begin - first : 0;
+  }
+
   Queries queries(std::size_t row) const {
     const std::size_t heads = t_.heads.group;
     const std::size_t count = t_.rows * heads;
     const std::size_t first = row * heads;
     float* sums = scratch_ + count * stride_;
     float* maximum = sums + count * stride_;
-    return {.heads = heads,
+    return {.from = 0,
+            .heads = heads,
             .head_dim = t_.heads.head_dim,
             .stride = stride_,
             .q = scratch_ + first * stride_,
             .sums = sums + first * stride_,
             .maximum = maximum + first,
             .total = maximum + count + first,
-            .scores = maximum + 2 * count};
+            .scores = maximum + 2 * count,
+            .scale = t_.scale};
   }
 
   std::size_t query_column() const { return kv_head_ * t_.heads.group * t_.heads.head_dim; }
@@ -250,8 +268,10 @@ class Tile {
       std::memcpy(qs.q + h * stride_,
                   t_.q.data + row * t_.q.stride + query_column() + h * qs.head_dim,
                   qs.head_dim * sizeof(float));
-      qs.maximum[h] = -__builtin_inff();
-      qs.total[h] = 0.0f;
+      // A sink is a score whose value is zero.
+      const bool has_sink = t_.sinks != nullptr;
+      qs.maximum[h] = has_sink ? t_.sinks[kv_head_ * qs.heads + h] : -__builtin_inff();
+      qs.total[h] = has_sink ? 1.0f : 0.0f;
     }
   }
 
@@ -298,23 +318,33 @@ class Tile {
 
   // Ranks after the shared blocks: the rest of the prefix, then the row's ancestors.
   void attend_own(std::size_t row, std::size_t shared) const {
-    const Queries qs = queries(row);
+    Queries qs = queries(row);
     const bool in_place = can_read_in_place(qs.heads);
+    std::size_t unseen = before(t_.begin(row), shared);
     Slots slots;
-    for (std::size_t slot = shared; slot < t_.prefix; ++slot) push(slots, slot, in_place);
+    const auto attend_slots = [&] {
+      if (qs.from < slots.count) attend_block(qs, slots, nullptr);
+      slots.count = 0;
+      qs.from = 0;
+    };
+    const auto add = [&](std::size_t slot) {
+      if (slots.count == kBlock) attend_slots();
+      if (unseen > 0) {
+        --unseen;
+        qs.from = ++slots.count;
+      } else {
+        push(slots, slot, in_place);
+      }
+    };
+    for (std::size_t slot = shared; slot < t_.prefix; ++slot) add(slot);
     if (t_.masks != nullptr) {
       for (std::size_t word = 0; word < kMaskWords; ++word) {
         for (std::uint64_t bits = t_.masks[row * kMaskWords + word]; bits != 0; bits &= bits - 1) {
-          if (slots.count == kBlock) {
-            attend_block(qs, slots, nullptr);
-            slots.count = 0;
-          }
-          push(slots, t_.prefix + word * 64 + static_cast<std::size_t>(__builtin_ctzll(bits)),
-               in_place);
+          add(t_.prefix + word * 64 + static_cast<std::size_t>(__builtin_ctzll(bits)));
         }
       }
     }
-    if (slots.count > 0) attend_block(qs, slots, nullptr);
+    attend_slots();
   }
 
   void finish(std::size_t row) const {

@@ -14,7 +14,11 @@ void attention(const AttentionArgs& a, const Work& work) {
                           .prefix = a.prefix,
                           .masks = a.masks != nullptr ? a.masks + row * kMaskWords : nullptr,
                           .heads = a.heads,
-                          .y = {a.y.data + row * a.y.stride, a.y.stride}};
+                          .y = {a.y.data + row * a.y.stride, a.y.stride},
+                          .scale = a.scale,
+                          .window = a.window,
+                          .positions = a.window != 0 ? a.positions + row : nullptr,
+                          .sinks = a.sinks};
     attend(tile, item % a.heads.kv_heads, work.scratch);
   }
 }

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "kernels/cpu/attend.h"
 #include "kernels/cpu/simd.h"
 
@@ -26,7 +28,11 @@ void group_attention(const GroupAttentionArgs& a, const Work& work) {
                             .prefix = a.group_rows,
                             .masks = nullptr,
                             .heads = a.heads,
-                            .y = {a.y.data + row * a.y.stride, a.y.stride}};
+                            .y = {a.y.data + row * a.y.stride, a.y.stride},
+                            .scale = 1.0f / std::sqrt(static_cast<float>(a.heads.head_dim)),
+                            .window = 0,
+                            .positions = nullptr,
+                            .sinks = nullptr};
       attend(tile, item % a.heads.kv_heads, work.scratch);
     }
   }

@@ -41,13 +41,15 @@ void rope(const RopeArgs& a, const Work& work);
 void store(const StoreArgs& a, const Work& work);
 void attention(const AttentionArgs& a, const Work& work);
 void group_attention(const GroupAttentionArgs& a, const Work& work);
-void swiglu(const SwigluArgs& a, const Work& work);
+void gate(const GateArgs& a, const Work& work);
 void compact(const CompactArgs& a, const Work& work);
 void gather_layers(const GatherLayersArgs& a, const Work& work);
 void group_mean(const GroupMeanArgs& a, const Work& work);
 void top_k_segment(const TopKArgs& a, const Work& work);
 void top_k(const TopKArgs& a, const Work& work);
 void argmax(const ArgmaxArgs& a, const Work& work);
+void scale(const ScaleArgs& a, const Work& work);
+void soft_cap(const SoftCapArgs& a, const Work& work);
 std::size_t fma_chains(std::size_t rounds, float* sink);
 std::size_t int8_chains(std::size_t rounds, float* sink);
 #if defined(EDGEDRAFT_SHORT_SUMS) && !defined(__aarch64__)

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shared/tensor/activation.h"
 #include "shared/tensor/element_type.h"
 
 // CPU form of each operation of shared/runtime/backend.h, which has the formulas; takes raw
@@ -64,10 +65,12 @@ struct EmbedArgs {
 // Item: a row.
 struct RmsNormArgs {
   ConstRows x;
-  const float* weight;
+  const float* weight;  // [cols]
   Rows y;
+  std::size_t groups;  // per row, of `cols` columns each
   std::size_t cols;
   float epsilon;
+  bool accumulate;
 };
 
 // Activations for matmul: per chain of inputs, the rows of each tile interleaved input by input; a
@@ -166,7 +169,8 @@ struct RopeArgs {
   ConstRows cos_sin;
   std::size_t cols;
   std::size_t head_dim;
-  bool pairs;  // RopeStyle::pairs, not halves
+  std::size_t rotated;  // dimensions of each head
+  bool pairs;           // RopeStyle::pairs, not halves
 };
 
 // Rounds to nearest; finite values stay finite in f16. Item: a row.
@@ -200,6 +204,10 @@ struct AttentionArgs {
   const std::uint64_t* masks;  // [rows, kMaskWords], or null: the prefix alone
   Heads heads;
   Rows y;
+  float scale;
+  std::uint32_t window;            // 0: none
+  const std::uint32_t* positions;  // [rows], if there is a window
+  const float* sinks;              // [query heads], or null
 };
 inline std::size_t attention_items(std::size_t rows, const Heads& heads) {
   return (rows + kAttentionTileRows - 1) / kAttentionTileRows * heads.kv_heads;
@@ -222,11 +230,27 @@ struct GroupAttentionArgs {
 };
 
 // Item: a row.
-struct SwigluArgs {
+struct GateArgs {
   ConstRows gate;
   ConstRows up;
   Rows y;
   std::size_t cols;
+  bool one_gate;  // per row
+  Activation activation;
+};
+
+// Item: a row.
+struct ScaleArgs {
+  Rows x;
+  std::size_t cols;
+  float factor;
+};
+
+// Item: a row.
+struct SoftCapArgs {
+  Rows x;
+  std::size_t cols;
+  float cap;
 };
 
 // Item: a column, so that the moves of each column keep their order.
@@ -306,13 +330,15 @@ struct Kernels {
   void (*store)(const StoreArgs&, const Work&);
   void (*attention)(const AttentionArgs&, const Work&);
   void (*group_attention)(const GroupAttentionArgs&, const Work&);
-  void (*swiglu)(const SwigluArgs&, const Work&);
+  void (*gate)(const GateArgs&, const Work&);
   void (*compact)(const CompactArgs&, const Work&);
   void (*gather_layers)(const GatherLayersArgs&, const Work&);
   void (*group_mean)(const GroupMeanArgs&, const Work&);
   void (*top_k_segment)(const TopKArgs&, const Work&);
   void (*top_k)(const TopKArgs&, const Work&);
   void (*argmax)(const ArgmaxArgs&, const Work&);
+  void (*scale)(const ScaleArgs&, const Work&);
+  void (*soft_cap)(const SoftCapArgs&, const Work&);
 
   // For measurements: independent multiply-add chains of float32, and of int8 as in int8_matmul, at
   // full speed. Return the operation count. `sink` takes 16 floats. short_chains: int8 with weights

@@ -19,7 +19,7 @@ void rotate(float* __restrict x, const float* __restrict cosines, const float* _
 }  // namespace
 
 void rope(const RopeArgs& a, const Work& work) {
-  const std::size_t half = a.head_dim / 2;
+  const std::size_t half = a.rotated / 2;
   for (std::size_t r = work.begin; r < work.end; ++r) {
     const float* cosines = a.cos_sin.data + a.positions[r] * a.cos_sin.stride;
     for (std::size_t head = 0; head < a.cols; head += a.head_dim) {

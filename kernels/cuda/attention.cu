@@ -57,15 +57,16 @@ __device__ void make_scores(const AttentionArgs& a, const Place& p, const Stage&
   }
 }
 
-// Turns a query's scores into weights, zero past the ranks it sees. Returns the largest score and
-// the sum of weights in every lane. One lane per rank.
-__device__ inline void make_weights(float (&weights)[kSplitSlots], std::uint32_t count,
-                                    float& largest, float& sum) {
+// Turns a query's scores into weights, zero past the ranks it sees; those before its window are
+// marked. Returns the largest score and the sum of weights in every lane. One lane per rank.
+__device__ inline void make_weights(float (&weights)[kSplitSlots], std::uint32_t begin,
+                                    std::uint32_t count, float& largest, float& sum) {
   const std::uint32_t rank = threadIdx.x % kWarp;
-  const float score = rank < count ? weights[rank] : -INFINITY;
+  const bool is_seen = rank >= begin && rank < count;
+  const float score = is_seen ? weights[rank] : -INFINITY;
   largest = warp_max(score);
-  const float weight = rank < count ? expf(score - largest) : 0.0f;
-  weights[rank] = weight;
+  const float weight = is_seen ? expf(score - largest) : 0.0f;
+  weights[rank] = rank < begin ? kNotThere : weight;
   sum = warp_sum(weight);
 }
 
@@ -87,8 +88,9 @@ __device__ inline void add_weighted(float weight, const float4& value, float4& s
   sum.w = fmaf(weight, value.w, sum.w);
 }
 
-// Adds the values of a stage. `weights`: of its slots, one row per query.
-template <class Form, bool kTail>
+// Adds the values of a stage. `weights`: of its slots, one row per query. kMarked: weights may be
+// kNotThere.
+template <class Form, bool kMarked>
 __device__ void add_values(const float* weights, std::uint32_t count,
                            const typename Form::Shared& s,
                            Sum<Form::kParts> (&sums)[Form::kQueriesAWarp]) {
@@ -111,7 +113,7 @@ __device__ void add_values(const float* weights, std::uint32_t count,
 #pragma unroll
         for (std::uint32_t i = 0; i < kOfWarp; ++i) {
           const float weight = number(w[i], n);
-          if (!kTail || !(weight < 0.0f)) add_weighted(weight, value, sums[i].values[part]);
+          if (!kMarked || !(weight < 0.0f)) add_weighted(weight, value, sums[i].values[part]);
         }
       }
     }
@@ -120,6 +122,17 @@ __device__ void add_values(const float* weights, std::uint32_t count,
 #pragma unroll 2
   for (; slot + 4 <= count; slot += 4) add(slot, 4);
   if (slot < count) add(slot, count - slot);
+}
+
+// True if a window begins after the split's first rank for one of the warp's queries.
+template <class Form>
+__device__ bool hides_some(const Place& p, std::uint32_t first_query,
+                           const typename Form::Shared& s) {
+  bool hides = false;
+  for (std::uint32_t j = first_query; j < first_query + Form::kQueriesAWarp; ++j) {
+    hides = hides || (j < p.query_count && s.begins[j] > p.begin);
+  }
+  return hides;
 }
 
 // --- the first launch ---
@@ -169,7 +182,8 @@ __device__ bool make_split(const AttentionArgs& a, const Place& p, bool more_of_
           const std::uint32_t j = first_query + i;
           if (j >= p.query_count) break;
           const std::uint32_t left = s.visible[j] > p.begin ? s.visible[j] - p.begin : 0;
-          make_weights(s.weights[j], left, sums[i].largest, sums[i].weights);
+          const std::uint32_t hidden = s.begins[j] > p.begin ? s.begins[j] - p.begin : 0;
+          make_weights(s.weights[j], hidden, left, sums[i].largest, sums[i].weights);
         }
         __syncwarp();
       }
@@ -177,6 +191,8 @@ __device__ bool make_split(const AttentionArgs& a, const Place& p, bool more_of_
       place_weights<Form>(p, stage, first_query, s);
       __syncwarp();
       add_values<Form, true>(s.placed[first_query], stage.count, s, sums);
+    } else if (has_queries && hides_some<Form>(p, first_query, s)) {
+      add_values<Form, true>(&s.weights[first_query][stage.first - p.begin], stage.count, s, sums);
     } else if (has_queries) {
       add_values<Form, false>(&s.weights[first_query][stage.first - p.begin], stage.count, s, sums);
     }
@@ -185,10 +201,15 @@ __device__ bool make_split(const AttentionArgs& a, const Place& p, bool more_of_
   return true;
 }
 
-// Splits or chunks of a sequence.
+// First split or chunk of a sequence that a window reaches, and how many there are from it on.
+__device__ inline std::uint32_t first_piece(const AttentionSequence& sequence,
+                                            std::uint32_t piece_slots) {
+  return sequence.begin / piece_slots;
+}
 __device__ inline std::uint32_t piece_count(const AttentionSequence& sequence,
                                             std::uint32_t piece_slots) {
-  return ceil_div(sequence.prefix + sequence.tail_slots, piece_slots);
+  return ceil_div(sequence.prefix + sequence.tail_slots, piece_slots) -
+         first_piece(sequence, piece_slots);
 }
 
 template <class Form>
@@ -222,7 +243,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kQueries, kDims>)
   p.query_count = queries - p.first_query < kQueries ? queries - p.first_query : kQueries;
   p.pages_at = sequence.pages_at;
   p.prefix = sequence.prefix;
-  p.begin = block % pieces_a_query * kPieceSlots;
+  p.begin = (first_piece(sequence, kPieceSlots) + block % pieces_a_query) * kPieceSlots;
   p.end = p.begin + kSplitSlots;
 
   // The first stage is known and in flight before the queries arrive.
@@ -243,16 +264,17 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kQueries, kDims>)
 #pragma unroll
     for (std::uint32_t i = 0; i < F::kQueriesAWarp; ++i) {
       const std::uint32_t j = first_query + i;
-      if (j >= p.query_count || s.visible[j] <= p.begin) continue;
+      if (j >= p.query_count || s.visible[j] <= p.begin || s.begins[j] >= p.end) continue;
       Sum<F::kParts> sum = sums[i];
-      if (split > 0) {
+      if (split > 0 && s.begins[j] < p.begin) {
         sum.load(totals_of<F>(s, j), a.heads.head_dim);
         __syncwarp();  // one lane stores what all have read
         sum.add(sums[i]);
       }
       const bool is_last = split + 1 == kSplits || s.visible[j] <= p.end;
       sum.store(is_last ? sum_place(a, s.sequence, p.kv_head, p.first_query + j,
-                                    p.begin / kPieceSlots, piece_count(s.sequence, kPieceSlots))
+                                    p.begin / kPieceSlots - first_piece(s.sequence, kPieceSlots),
+                                    piece_count(s.sequence, kPieceSlots))
                         : totals_of<F>(s, j),
                 a.heads.head_dim);
     }

@@ -18,6 +18,10 @@
 // registers. Each warp has its own queries, so only stages need block barriers; lanes own keys for
 // scores and dimensions for sums.
 //
+// A row's window hides its first ranks. Splits of hidden ranks are skipped, and in the window's
+// first split hidden ranks have no weight and are not read. Splits stay aligned to rank 0, so bits
+// do not depend on what the window hides.
+//
 // A path through a tree gives the same bits as the same tokens in sequence. A score depends only on
 // its query and key, maxima are exact, sums run in rank order, and splits are by rank. The number
 // of queries per block and other sequences in the call change none of this.
@@ -26,7 +30,9 @@
 // block looks up its sequence in the table.
 namespace edgedraft::cuda {
 
-inline constexpr std::uint32_t kHeadDimMax = 256;
+// Widest heads, without matrix instructions and with them.
+inline constexpr std::uint32_t kPlainHeadDimMax = 256;
+inline constexpr std::uint32_t kHeadDimMax = 512;
 
 // Second launch: combines the sums in args.scratch. kernels/cuda/attention_combine.cu
 cudaError_t combine_attention(const AttentionArgs& args, cudaStream_t stream);
@@ -43,6 +49,7 @@ inline constexpr std::uint32_t kTileTerms = 3;  // bfloat16 terms per query elem
 
 // Head sizes supported; heads that are not a multiple of 16 bytes share one kernel.
 constexpr std::uint32_t tile_dims(std::uint32_t head_dim) {
+  if (head_dim > 256) return 512;
   if (head_dim % 8 != 0) return 256;
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
@@ -52,7 +59,8 @@ constexpr std::uint32_t tile_dims(std::uint32_t head_dim) {
 // sections stay with one warp, since most of their splits are in the prefix.
 struct TileWork {
   std::uint32_t pieces;         // pieces covering all slots
-  std::uint32_t shared_pieces;  // the first of them, for all rows of a tile
+  std::uint32_t first_piece;    // earlier ones are before all windows
+  std::uint32_t shared_pieces;  // those before this one are for all rows of a tile
   std::uint32_t block_pieces;   // shared pieces per block
   std::uint32_t shared_blocks;  // come first
   std::uint32_t tile_rows;      // maximum rows with queries in a tile
@@ -60,14 +68,15 @@ struct TileWork {
   std::uint32_t tiles;
 
   __host__ __device__ constexpr TileWork(std::uint32_t rows, std::uint32_t prefix,
-                                         std::uint32_t tail_slots, const Heads& heads,
-                                         const AttentionPlan& plan)
+                                         std::uint32_t tail_slots, std::uint32_t begin,
+                                         const Heads& heads, const AttentionPlan& plan)
       : pieces(ceil_div(prefix + tail_slots, plan.block_splits * kSplitSlots)),
-        shared_pieces(plan.block_splits == kSectionSplits || tail_slots == 0
-                          ? pieces
-                          : prefix / (plan.block_splits * kSplitSlots)),
+        first_piece(begin / (plan.block_splits * kSplitSlots)),
+        shared_pieces(larger(first_piece, plan.block_splits == kSectionSplits || tail_slots == 0
+                                              ? pieces
+                                              : prefix / (plan.block_splits * kSplitSlots))),
         block_pieces(kTileWarps / (plan.block_queries / kTileQueries)),
-        shared_blocks(ceil_div(shared_pieces, block_pieces) *
+        shared_blocks(ceil_div(shared_pieces - first_piece, block_pieces) *
                       ceil_div(rows * heads.group, plan.block_queries)),
         tile_rows(kTileQueries % heads.group == 0 || heads.group % kTileQueries == 0
                       ? ceil_div(kTileQueries, heads.group)
@@ -77,6 +86,11 @@ struct TileWork {
 
   __host__ __device__ constexpr std::uint32_t blocks() const {
     return shared_blocks + tiles * tile_blocks;
+  }
+
+ private:
+  __host__ __device__ static constexpr std::uint32_t larger(std::uint32_t a, std::uint32_t b) {
+    return a > b ? a : b;
   }
 };
 // In shared memory, before the block's queries and the sections' sums.
@@ -193,7 +207,8 @@ __device__ AttentionSequence find_sequence(const AttentionArgs& a, Shared& s) {
   return s.sequence;
 }
 
-// Location of the sums of a sequence's query for piece `piece`.
+// Location of the sums of a sequence's query for piece `piece` of `pieces`, from the first that a
+// window reaches on.
 __device__ inline float* sum_place(const AttentionArgs& a, const AttentionSequence& sequence,
                                    std::uint32_t kv_head, std::uint32_t query, std::uint32_t piece,
                                    std::uint32_t pieces) {

@@ -44,6 +44,17 @@ bool has_masks(const AttentionPart& part) {
 std::uint32_t pieces_of(const AttentionPart& part, std::uint32_t slots) {
   return ceil_div(part.prefix + part.tail_slots, slots);
 }
+// First rank in any row's window.
+std::uint32_t begin_of(const AttentionPart& part) {
+  return part.begins == nullptr ? 0 : *std::min_element(part.begins, part.begins + part.rows);
+}
+std::uint32_t last_begin_of(const AttentionPart& part) {
+  return part.begins == nullptr ? 0 : *std::max_element(part.begins, part.begins + part.rows);
+}
+// Pieces that some row's window reaches.
+std::uint32_t seen_pieces(const AttentionPart& part, std::uint32_t slots) {
+  return pieces_of(part, slots) - begin_of(part) / slots;
+}
 
 std::size_t block_bytes(const Heads& heads, const AttentionPlan& plan) {
   if (plan.tiles != 0) {
@@ -81,7 +92,7 @@ std::uint32_t best_block_queries(const AttentionPart* parts, std::size_t count, 
     std::uint64_t cost = 0;
     for (std::size_t i = 0; i < count; ++i) {
       cost += std::uint64_t{ceil_div(parts[i].rows * heads.group, block.queries)} *
-              pieces_of(parts[i], kSplitSlots) * block.cost;
+              seen_pieces(parts[i], kSplitSlots) * block.cost;
     }
     if (cost <= least) {
       best = block.queries;
@@ -94,9 +105,9 @@ std::uint32_t best_block_queries(const AttentionPart* parts, std::size_t count, 
 // Blocks per key-value head of a part; without matrix instructions, one piece per block.
 std::uint64_t blocks_of(const AttentionPart& part, const Heads& heads, const AttentionPlan& plan) {
   if (plan.tiles != 0) {
-    return TileWork(part.rows, part.prefix, part.tail_slots, heads, plan).blocks();
+    return TileWork(part.rows, part.prefix, part.tail_slots, begin_of(part), heads, plan).blocks();
   }
-  return std::uint64_t{pieces_of(part, plan.block_splits * kSplitSlots)} *
+  return std::uint64_t{seen_pieces(part, plan.block_splits * kSplitSlots)} *
          ceil_div(part.rows * heads.group, plan.block_queries);
 }
 
@@ -107,7 +118,7 @@ bool takes_sections(const AttentionPart* parts, std::size_t count, const Heads& 
   plan.block_queries = kTileQueries;
   std::uint64_t warps = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    warps += std::uint64_t{pieces_of(parts[i], kSectionSplits * kSplitSlots)} *
+    warps += std::uint64_t{seen_pieces(parts[i], kSectionSplits * kSplitSlots)} *
              ceil_div(parts[i].rows * heads.group, kTileQueries);
   }
   return warps * heads.kv_heads >= kManyWarps && block_bytes(heads, plan) <= block_bytes_max;
@@ -128,14 +139,18 @@ void write_table(const AttentionPart* parts, std::size_t count, const Heads& hea
     AttentionSequence sequence = next;
     if (i < count) {
       const AttentionPart& part = parts[i];
-      const std::uint32_t pieces = pieces_of(part, piece_slots);
+      const std::uint32_t pieces = seen_pieces(part, piece_slots);
       sequence.rows = part.rows;
       sequence.prefix = part.prefix;
       sequence.tail_slots = part.tail_slots;
       sequence.masks_at = masks_at;
       sequence.pages_at = pages_at;
+      sequence.begin = begin_of(part);
+      sequence.last_begin = last_begin_of(part);
+      const std::uint32_t first_piece = sequence.begin / piece_slots;
       for (std::uint32_t r = 0; r < part.rows; ++r) {
-        AttentionRow row{part.prefix, next.first_sum, pieces, 0};
+        AttentionRow row{part.prefix, static_cast<std::int32_t>(next.first_sum - first_piece),
+                         pieces, part.begins != nullptr ? part.begins[r] : 0};
         if (has_masks(part)) {
           for (std::uint32_t word = 0; word < kMaskWords; ++word) {
             row.visible += static_cast<std::uint32_t>(
@@ -161,6 +176,11 @@ void write_table(const AttentionPart* parts, std::size_t count, const Heads& hea
 
 }  // namespace
 
+std::uint32_t attention_head_dim_max(const AttentionLimits& limits) {
+  const bool fits = tile_block_bytes(kHeadDimMax, kTileQueries, false) <= limits.block_bytes;
+  return limits.tiles && fits ? kHeadDimMax : kPlainHeadDimMax;
+}
+
 std::size_t attention_table_words(const AttentionPart* parts, std::size_t count) {
   std::size_t words = std::size_t{places_for(count)} * kSequenceWords;
   for (std::size_t i = 0; i < count; ++i) {
@@ -179,7 +199,8 @@ bool attention_is_planned(const AttentionPart* parts, std::size_t count, const A
   };
   if (plan.table_sequences != places_for(count)) return false;
   if (count < plan.table_sequences && sequence_of(count).rows != 0) return false;
-  std::size_t masks_at = plan.table_sequences * kSequenceWords + plan.rows * kRowWords;
+  std::size_t rows_at = plan.table_sequences * kSequenceWords;
+  std::size_t masks_at = rows_at + plan.rows * kRowWords;
   std::size_t pages_at = masks_at;
   std::uint64_t rows = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -194,6 +215,11 @@ bool attention_is_planned(const AttentionPart* parts, std::size_t count, const A
         sequence.tail_slots != part.tail_slots || sequence.masks_at != masks_at ||
         sequence.pages_at != pages_at) {
       return false;
+    }
+    for (std::uint32_t r = 0; r < part.rows; ++r, rows_at += kRowWords) {
+      AttentionRow row;
+      std::memcpy(&row, table + rows_at, sizeof row);
+      if (row.begin != (part.begins != nullptr ? part.begins[r] : 0)) return false;
     }
     if (has_masks(part)) {
       const std::size_t words = part.rows * kMaskWords * 2;
@@ -212,16 +238,18 @@ bool attention_is_planned(const AttentionPart* parts, std::size_t count, const A
 cudaError_t plan_attention(const AttentionPart* parts, std::size_t count, const Heads& heads,
                            const AttentionLimits& limits, AttentionPlan& plan,
                            std::uint32_t* table) {
-  if (heads.head_dim > kHeadDimMax) return cudaErrorInvalidValue;
+  if (heads.head_dim > attention_head_dim_max(limits)) return cudaErrorInvalidValue;
   std::uint64_t few = 0;  // blocks whose pieces are splits, counted at full size
   std::uint64_t rows = 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (parts[i].tail_slots > kTailMax) return cudaErrorInvalidValue;
-    few += std::uint64_t{pieces_of(parts[i], kSplitSlots)} *
+    few += std::uint64_t{seen_pieces(parts[i], kSplitSlots)} *
            ceil_div(parts[i].rows * heads.group, kBlockQueries);
     rows += parts[i].rows;
   }
-  const bool chunks = rounded_up(few) * heads.kv_heads > kFewBlocks;
+  // Wider heads have fewer blocks, for the same scratch.
+  const std::uint64_t few_max = heads.head_dim <= 256 ? kFewBlocks : kFewBlocks / 2;
+  const bool chunks = rounded_up(few) * heads.kv_heads > few_max;
   plan = {};
   plan.rows = static_cast<std::uint32_t>(rows);
   plan.table_sequences = places_for(count);
@@ -234,13 +262,13 @@ cudaError_t plan_attention(const AttentionPart* parts, std::size_t count, const 
   std::uint64_t blocks = 0;
   std::uint64_t sums = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t pieces = pieces_of(parts[i], plan.block_splits * kSplitSlots);
+    const std::uint64_t pieces = seen_pieces(parts[i], plan.block_splits * kSplitSlots);
     blocks += blocks_of(parts[i], heads, plan);
     sums += pieces * parts[i].rows * heads.kv_heads * heads.group;
   }
   const std::uint64_t sums_max = chunks
                                      ? limits.scratch_floats / attention_sum_floats(heads.head_dim)
-                                     : std::uint64_t{kFewBlocks} * kBlockQueries;
+                                     : few_max * kBlockQueries;
   sums = std::max(sums, std::min(rounded_up(sums), sums_max));
   blocks = rounded_up(blocks);
   constexpr std::uint64_t kMax = 0x7FFFFFFF;

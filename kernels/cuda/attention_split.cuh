@@ -45,6 +45,7 @@ __device__ HeadRows head_rows(const Cache& cache, std::uint32_t head, std::uint3
 struct TwoQueries {
   std::uint32_t rows[2];     // rows of the sequence
   std::uint32_t visible[2];  // slots; 0: no such query
+  std::uint32_t begins[2];   // first ranks in their windows
 };
 
 // Weighted sums of a warp's queries, each relative to its largest score. A lane has columns 2 t and
@@ -70,12 +71,14 @@ __device__ inline Factors join(float& largest, float& weights, float other, floa
   return factors;
 }
 
-// Slots of a split that some rows see: lane l holds the cache row of rank l. From `count` on,
-// weights are zero, and lanes hold the row of rank 0, which all of them see.
+// Slots of a split that some rows see: lane l holds the cache row of rank l. Before `begin`, and
+// from `count` on, weights are zero, and lanes hold the row of rank `begin`, which all of them see.
 struct Round {
   std::uint32_t row;
+  std::uint32_t begin;
   std::uint32_t count;
-  bool takes[2];  // which of the lane's queries take part
+  bool takes[2];   // which of the lane's queries take part
+  bool starts[2];  // whether this is their first split of a chunk
 };
 
 template <class F>
@@ -148,9 +151,12 @@ __device__ void make_scores(const HeadRows& keys, const Round& round, std::uint3
 
 // Turns scores into weights. Each query's four lanes receive its largest score and its sum of
 // weights. `terms` are the weights in matrix instruction layout, 16 slots each.
-__device__ inline void make_weights(std::uint32_t count, float (&scores)[4][4], float (&largest)[2],
+__device__ inline void make_weights(const Round& round, float (&scores)[4][4], float (&largest)[2],
                                     float (&sums)[2], std::uint32_t (&terms)[2][kTileTerms][4]) {
   const std::uint32_t first = threadIdx.x % 4 * 2;
+  const auto is_seen = [&](std::uint32_t rank) {
+    return rank >= round.begin && rank < round.count;
+  };
 #pragma unroll
   for (std::uint32_t half = 0; half < 2; ++half) {
     float most = -INFINITY;
@@ -158,7 +164,7 @@ __device__ inline void make_weights(std::uint32_t count, float (&scores)[4][4], 
     for (std::uint32_t j = 0; j < 4; ++j) {
 #pragma unroll
       for (std::uint32_t i = 0; i < 2; ++i) {
-        most = fmaxf(most, 8 * j + first + i < count ? scores[j][2 * half + i] : -INFINITY);
+        most = fmaxf(most, is_seen(8 * j + first + i) ? scores[j][2 * half + i] : -INFINITY);
       }
     }
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
@@ -170,7 +176,7 @@ __device__ inline void make_weights(std::uint32_t count, float (&scores)[4][4], 
       for (std::uint32_t i = 0; i < 2; ++i) {
         float& score = scores[j][2 * half + i];
         const float weight = expf(score - most);
-        score = 8 * j + first + i < count ? weight : 0.0f;
+        score = is_seen(8 * j + first + i) ? weight : 0.0f;
         sum += score;
       }
     }
@@ -231,11 +237,11 @@ __device__ void add_values(const ValuePieces<F>& pieces,
   }
 }
 
-// Adds a split to the sums (`is_first`: initializes them) for the participating queries.
+// Adds a split to the sums, or initializes them, for the participating queries.
 template <class F>
 __device__ void add_split(const HeadRows& keys, const HeadRows& values, const Round& round,
                           std::uint32_t head_dim, std::uint32_t first_value, const uint4* queries,
-                          bool is_first, TileSums<F>& sums) {
+                          TileSums<F>& sums) {
   const std::uint32_t lane = threadIdx.x % kWarp;
   float scores[4][4] = {};
   make_scores<F>(keys, round, head_dim, queries, scores);
@@ -255,12 +261,12 @@ __device__ void add_split(const HeadRows& keys, const HeadRows& values, const Ro
   float largest[2];
   float of_weights[2];
   std::uint32_t weights[2][kTileTerms][4];
-  make_weights(round.count, scores, largest, of_weights, weights);
+  make_weights(round, scores, largest, of_weights, weights);
   Factors factors[2] = {};
 #pragma unroll
   for (std::uint32_t half = 0; half < 2; ++half) {
     if (!round.takes[half]) continue;
-    if (is_first) {
+    if (round.starts[half]) {
       sums.largest[half] = largest[half];
       sums.weights[half] = of_weights[half];
     } else {
@@ -286,7 +292,7 @@ __device__ void add_split(const HeadRows& keys, const HeadRows& values, const Ro
         float& sum = sums.values[group][j][i];
         const Factors& f = factors[i / 2];
         if (!round.takes[i / 2]) continue;
-        sum = is_first ? of_split[j][i] : fmaf(of_split[j][i], f.others, sum * f.mine);
+        sum = round.starts[i / 2] ? of_split[j][i] : fmaf(of_split[j][i], f.others, sum * f.mine);
       }
     }
   }

@@ -45,6 +45,7 @@ struct Form {
     float placed[kQueries][kStageSlots];   // weights of a tail stage's slots, or kNotThere
     float totals[kChunk ? kQueries : 1][kStride];  // totals over the chunk's splits so far
     std::uint32_t visible[kQueries];               // total slots visible to a query
+    std::uint32_t begins[kQueries];                // first rank in a query's window
     // Per tail stage: its slots visible to a query, and the rank of the first of them.
     std::uint32_t seen[kQueries][kTailStages];
     std::uint32_t ranks[kQueries][kTailStages];
@@ -181,14 +182,19 @@ __device__ void load_queries(const AttentionArgs& a, const AttentionSequence& se
                              const Place& p, typename Form::Shared& s) {
   static_assert(Form::kQueriesAWarp * kWarps <= kThreads);
   const std::uint32_t head_dim = a.heads.head_dim;
-  const float scale = 1.0f / sqrtf(static_cast<float>(head_dim));
+  const auto* rows =
+      reinterpret_cast<const AttentionRow*>(a.table + a.plan.table_sequences * kSequenceWords) +
+      sequence.first_row;
+  for (std::uint32_t j = threadIdx.x; j < p.query_count; j += kThreads) {
+    s.begins[j] = rows[(p.first_query + j) / a.heads.group].begin;
+  }
   for (std::uint32_t j = threadIdx.x / kWarp; j < p.query_count; j += kWarps) {
     const std::uint32_t query = p.first_query + j;
     const std::uint32_t head = p.kv_head * a.heads.group + query % a.heads.group;
     const float* from =
         a.q.data + (sequence.first_row + query / a.heads.group) * a.q.stride + head * head_dim;
     for (std::uint32_t d = threadIdx.x % kWarp; d < padded(head_dim); d += kWarp) {
-      s.queries[j][d] = d < head_dim ? from[d] * scale : 0.0f;
+      s.queries[j][d] = d < head_dim ? from[d] * a.scale : 0.0f;
     }
   }
   const std::uint32_t tail_slots = sequence.tail_slots;

@@ -63,6 +63,12 @@ struct Work {
     const std::uint32_t left = visible > begin ? visible - begin : 0;
     return left < kSplitSlots ? left : kSplitSlots;
   }
+  // Number of a split's ranks before a row's window.
+  __device__ std::uint32_t hidden(std::uint32_t row, std::uint32_t begin) const {
+    const std::uint32_t first = rows[row].begin;
+    const std::uint32_t before = first > begin ? first - begin : 0;
+    return before < kSplitSlots ? before : kSplitSlots;
+  }
   // Slot of a rank that the row has.
   __device__ std::uint32_t slot(std::uint32_t row, std::uint32_t rank) const {
     if (rank < prefix) return rank;
@@ -79,7 +85,6 @@ __device__ void load_queries(const AttentionArgs& a, const AttentionSequence& se
                              std::uint32_t first_query, std::uint32_t queries, std::uint32_t tiles,
                              uint4* to) {
   const std::uint32_t head_dim = a.heads.head_dim;
-  const float scale = 1.0f / sqrtf(static_cast<float>(head_dim));
   for (std::uint32_t at = threadIdx.x; at < tiles * F::kSteps * kWarp; at += kThreads) {
     const std::uint32_t lane = at % kWarp;
     const std::uint32_t step = at / kWarp % F::kSteps;
@@ -101,7 +106,7 @@ __device__ void load_queries(const AttentionArgs& a, const AttentionSequence& se
         for (std::uint32_t i = 0; i < 4 && d + i < head_dim; ++i) x[half][i] = from[d + i];
       }
 #pragma unroll
-      for (float& number : x[half]) number *= scale;
+      for (float& number : x[half]) number *= a.scale;
     }
     std::uint32_t words[4][kTileTerms];
 #pragma unroll
@@ -154,7 +159,7 @@ struct Section {
   float largest[2];
   float weights[2];
 
-  // `chunk` becomes the section's sums including it.
+  // `chunk` becomes the section's sums including it, for queries with earlier chunks.
   __device__ void join_with(const bool (&has)[2], TileSums<F>& chunk) {
     Factors factors[2] = {};
 #pragma unroll
@@ -212,13 +217,15 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kType, kDims>)
   const std::uint32_t slots = sequence.prefix + sequence.tail_slots;
   const std::uint32_t queries = sequence.rows * a.heads.group;
   const std::uint32_t piece_slots = a.plan.block_splits * kSplitSlots;
-  const TileWork shares(sequence.rows, sequence.prefix, sequence.tail_slots, a.heads, a.plan);
+  const TileWork shares(sequence.rows, sequence.prefix, sequence.tail_slots, sequence.begin,
+                        a.heads, a.plan);
   const std::uint32_t block = blockIdx.x - sequence.first_block;
   if (block >= shares.blocks()) return;
   const bool has_row = block >= shares.shared_blocks;  // one row per warp
   const std::uint32_t tiles = has_row ? 1 : a.plan.block_queries / kTileQueries;
   const std::uint32_t query_blocks =
-      has_row ? shares.tile_blocks : ceil_div(shares.shared_pieces, shares.block_pieces);
+      has_row ? shares.tile_blocks
+              : ceil_div(shares.shared_pieces - shares.first_piece, shares.block_pieces);
   const std::uint32_t nth = has_row ? block - shares.shared_blocks : block;
   const std::uint32_t block_query = nth / query_blocks * tiles * kTileQueries;
   load_queries<F>(a, sequence, block_query, queries, tiles, s.queries());
@@ -231,7 +238,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kType, kDims>)
   std::uint32_t first_row = first_query / a.heads.group;
   std::uint32_t last_row =
       (first_query + (left < kTileQueries ? left : kTileQueries) - 1) / a.heads.group;
-  std::uint32_t piece = nth % query_blocks * shares.block_pieces + warp / tiles;
+  std::uint32_t piece =
+      shares.first_piece + nth % query_blocks * shares.block_pieces + warp / tiles;
   if (has_row) {
     const std::uint32_t unit = nth % query_blocks * kTileWarps + warp;
     piece = shares.shared_pieces + unit / shares.tile_rows;
@@ -257,6 +265,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kType, kDims>)
     mine.rows[half] = query / a.heads.group;
     const bool is_mine = mine.rows[half] >= first_row && mine.rows[half] <= last_row;
     mine.visible[half] = is_mine && query < queries ? work.rows[mine.rows[half]].visible : 0;
+    mine.begins[half] = is_mine && query < queries ? work.rows[mine.rows[half]].begin : 0;
+  }
+  std::uint32_t last_begin = 0;  // from here on, windows hide nothing
+  if (sequence.last_begin > 0) {
+    for (std::uint32_t row = first_row; row <= last_row; ++row) {
+      const std::uint32_t row_begin = work.rows[row].begin;
+      last_begin = row_begin > last_begin ? row_begin : last_begin;
+    }
   }
 
   TileSums<F> sums = {};
@@ -266,20 +282,23 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kType, kDims>)
   for (std::uint32_t split = 0; split < a.plan.block_splits; ++split) {
     const std::uint32_t begin = piece * piece_slots + split * kSplitSlots;
     if (begin >= slots) break;
-    const bool is_first = split % kChunkSplits == 0;
     for (std::uint32_t row = first_row; row <= last_row;) {
       Round round;
       std::uint32_t end_row = last_row + 1;
-      if (begin + kSplitSlots <= sequence.prefix) {
+      if (begin + kSplitSlots <= sequence.prefix && begin >= last_begin) {
+        round.begin = 0;
         round.count = kSplitSlots;
         round.row = work.cache_row(begin + lane, a.keys.page_slots);
       } else {
+        round.begin = work.hidden(row, begin);
         round.count = work.count(row, begin);
-        if (round.count > 0) {
-          const std::uint32_t rank = begin + (lane < round.count ? lane : 0);
+        if (round.count > round.begin) {
+          const bool is_seen = lane >= round.begin && lane < round.count;
+          const std::uint32_t rank = begin + (is_seen ? lane : round.begin);
           const std::uint32_t slot = work.slot(row, rank);
           for (end_row = row + 1; end_row <= last_row; ++end_row) {
             if (work.count(end_row, begin) != round.count) break;
+            if (work.hidden(end_row, begin) != round.begin) break;
             if (warp_or(work.slot(end_row, rank) != slot ? 1 : 0) != 0) break;
           }
           round.row = work.cache_row(slot, a.keys.page_slots);
@@ -290,9 +309,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kType, kDims>)
 #pragma unroll
       for (std::uint32_t half = 0; half < 2; ++half) {
         round.takes[half] = mine.rows[half] >= row && mine.rows[half] < end_row;
+        round.starts[half] = split % kChunkSplits == 0 || mine.begins[half] >= begin;
       }
-      if (round.count > 0) {
-        add_split<F>(keys, values, round, head_dim, first_value, tile_queries, is_first, sums);
+      if (round.count > round.begin) {
+        add_split<F>(keys, values, round, head_dim, first_value, tile_queries, sums);
       }
       row = end_row;
     }
@@ -300,14 +320,20 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kType, kDims>)
     if (split >= kChunkSplits && (ends || (split + 1) % kChunkSplits == 0)) {
       const std::uint32_t chunk_begin =
           piece * piece_slots + split / kChunkSplits * kChunkSplits * kSplitSlots;
-      const bool has[2] = {mine.visible[0] > chunk_begin, mine.visible[1] > chunk_begin};
+      const bool has[2] = {mine.visible[0] > chunk_begin &&
+                           mine.begins[0]<chunk_begin, mine.visible[1]> chunk_begin &&
+                           mine.begins[1] < chunk_begin};
       section.join_with(has, sums);
     }
     if (!ends && (split + 1) % kChunkSplits == 0) section.keep(sums);
   }
-  const bool has[2] = {mine.visible[0] > piece * piece_slots,
-                       mine.visible[1] > piece * piece_slots};
-  store_sums<F>(a, sequence, first_query, piece, shares.pieces, first_value, has, sums);
+  const std::uint32_t piece_begin = piece * piece_slots;
+  const std::uint32_t piece_end = piece_begin + piece_slots;
+  const bool has[2] = {mine.visible[0] > piece_begin &&
+                       mine.begins[0]<piece_end, mine.visible[1]> piece_begin &&
+                       mine.begins[1] < piece_end};
+  store_sums<F>(a, sequence, first_query, piece - shares.first_piece,
+                shares.pieces - shares.first_piece, first_value, has, sums);
 #endif
 }
 
@@ -334,14 +360,19 @@ bool whole_pieces(const AttentionArgs& args) {
 template <DType kType>
 cudaError_t run_by_dims(const AttentionArgs& args, cudaStream_t stream) {
   // Variants that differ only in speed.
-  if (!whole_pieces(args)) return run<kType, 256, false>(args, stream);
-  switch (tile_dims(args.heads.head_dim)) {
+  const std::uint32_t dims = tile_dims(args.heads.head_dim);
+  if (!whole_pieces(args)) {
+    return dims > 256 ? run<kType, 512, false>(args, stream) : run<kType, 256, false>(args, stream);
+  }
+  switch (dims) {
     case 64:
       return run<kType, 64, true>(args, stream);
     case 128:
       return run<kType, 128, true>(args, stream);
-    default:
+    case 256:
       return run<kType, 256, true>(args, stream);
+    default:
+      return run<kType, 512, true>(args, stream);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shared/tensor/activation.h"
 #include "shared/tensor/element_type.h"
 
 // CUDA form of each operation of shared/runtime/backend.h, which has the formulas: device pointers
@@ -44,11 +45,13 @@ struct EmbedArgs {
 // Like a matmul, it reads its weight before earlier kernels end.
 struct RmsNormArgs {
   ConstRows x;
-  const float* weight;
+  const float* weight;  // [cols]
   Rows y;
   std::uint32_t rows;
-  std::uint32_t cols;
+  std::uint32_t cols;  // of a group
   float epsilon;
+  std::uint32_t groups = 1;  // per row
+  bool accumulate = false;
 };
 [[nodiscard]] cudaError_t rms_norm(const RmsNormArgs& args, cudaStream_t stream);
 
@@ -109,7 +112,7 @@ struct QuantizeArgs {
 };
 [[nodiscard]] cudaError_t quantize(const QuantizeArgs& args, cudaStream_t stream);
 
-// rms_norm and swiglu followed by `quantize`, bit for bit.
+// rms_norm of one group per row, and gate, followed by `quantize`, bit for bit.
 struct RmsNormQuantizeArgs {
   ConstRows x;
   const float* weight;
@@ -120,14 +123,16 @@ struct RmsNormQuantizeArgs {
 };
 [[nodiscard]] cudaError_t rms_norm_quantize(const RmsNormQuantizeArgs& args, cudaStream_t stream);
 
-struct SwigluQuantizeArgs {
+struct GateQuantizeArgs {
   ConstRows gate;
   ConstRows up;
   QuantizedRows y;
   std::uint32_t rows;
   std::uint32_t cols;
+  Activation activation;
+  bool one_gate;  // per row
 };
-[[nodiscard]] cudaError_t swiglu_quantize(const SwigluQuantizeArgs& args, cudaStream_t stream);
+[[nodiscard]] cudaError_t gate_quantize(const GateQuantizeArgs& args, cudaStream_t stream);
 
 // Packed layout of a quantized type for matrix instructions: tiles of 16 outputs, groups of 128
 // inputs, zero-padded.
@@ -248,7 +253,8 @@ struct RopeArgs {
   ConstRows cos_sin;
   std::uint32_t rows;
   std::uint32_t head_dim;
-  bool pairs;  // RopeStyle::pairs, not halves
+  std::uint32_t rotated;  // dimensions of each head
+  bool pairs;             // RopeStyle::pairs, not halves
 };
 [[nodiscard]] cudaError_t rope(const RopeArgs& args, cudaStream_t stream);
 
@@ -282,7 +288,8 @@ struct RopeStoreArgs {
   ConstRows cos_sin;
   std::uint32_t rows;
   std::uint32_t head_dim;
-  bool pairs;  // RopeStyle::pairs, not halves
+  std::uint32_t rotated;  // dimensions of each head; 0: only stores
+  bool pairs;             // RopeStyle::pairs, not halves
 };
 [[nodiscard]] cudaError_t rope_store(const RopeStoreArgs& args, cudaStream_t stream);
 
@@ -316,13 +323,17 @@ struct alignas(16) AttentionSequence {
   std::uint32_t masks_at;    // [rows, kMaskWords] of 64 bits, if there are tail slots
   std::uint32_t pages_at;    // if caches have pages
   std::uint32_t first_sum;   // among all sequences' sums in scratch
+  std::uint32_t begin;       // first rank in any row's window
+  std::uint32_t last_begin;  // first rank in every row's window
+  std::uint32_t unused[2];
 };
-// One row; the sums of head h start at first_sum + h * head_sums in scratch.
+// One row; the sum of piece i of head h is first_sum + h * head_sums + i in scratch. Pieces before
+// the windows have none, so first_sum may be negative.
 struct alignas(16) AttentionRow {
-  std::uint32_t visible;  // slots
-  std::uint32_t first_sum;
+  std::uint32_t visible;  // slots, with those before its window
+  std::int32_t first_sum;
   std::uint32_t head_sums;
-  std::uint32_t unused;
+  std::uint32_t begin;  // first rank in its window
 };
 inline constexpr std::uint32_t kSequenceWords = sizeof(AttentionSequence) / 4;
 inline constexpr std::uint32_t kRowWords = sizeof(AttentionRow) / 4;
@@ -352,6 +363,8 @@ struct AttentionArgs {
   // At least attention_scratch_floats(...); with fewer, nothing is launched and the status is
   // cudaErrorInvalidValue.
   std::size_t scratch_floats;
+  float scale;
+  const float* sinks;  // [query heads], or null
 };
 // A weighted sum, padded to multiples of four floats, its largest score and its sum of weights.
 __host__ __device__ constexpr std::size_t attention_sum_floats(std::uint32_t head_dim) {
@@ -364,7 +377,7 @@ constexpr std::size_t attention_scratch_floats(const AttentionPlan& plan, const 
 inline constexpr std::uint32_t kBlockQueries = 64;
 // Up to this many blocks, each split is a piece: eight blocks per multiprocessor of an H100.
 inline constexpr std::uint32_t kFewBlocks = 1056;
-// Maximum scratch for their sums, for heads of up to 256 elements.
+// Maximum scratch for their sums: of heads of up to 256 elements, or of half as many wider ones.
 inline constexpr std::size_t kAttentionSplitFloatsMax =
     std::size_t{kFewBlocks} * kBlockQueries * attention_sum_floats(256);
 
@@ -378,20 +391,24 @@ struct AttentionPart {
   const std::uint64_t* masks;  // [rows, kMaskWords]; null: the prefix only
   const std::uint32_t* pages;  // null: contiguous
   std::uint32_t page_count;    // pages that prefix and tail cover
+  // [rows]: first rank in each row's window, below its visible slots; null: no windows.
+  const std::uint32_t* begins = nullptr;
 };
-// Scratch per row in a call whose pieces are chunks. A call whose pieces are splits takes at most
-// kAttentionSplitFloatsMax.
+// Scratch per row in a call whose pieces are chunks, if no row's window begins before rank `begin`.
+// A call whose pieces are splits takes at most kAttentionSplitFloatsMax.
 constexpr std::size_t attention_row_floats(std::uint32_t prefix, std::uint32_t tail_slots,
-                                           const Heads& heads) {
+                                           const Heads& heads, std::uint32_t begin = 0) {
   constexpr std::uint32_t kChunkSlots = kSplitSlots * kChunkSplits;
-  const std::size_t chunks = (std::size_t{prefix} + tail_slots + kChunkSlots - 1) / kChunkSlots;
+  const std::size_t chunks =
+      (std::size_t{prefix} + tail_slots + kChunkSlots - 1) / kChunkSlots - begin / kChunkSlots;
   return chunks * heads.kv_heads * heads.group * attention_sum_floats(heads.head_dim);
 }
 // Rows per call that keep scratch within `floats`, at least one; a multiple of a block's rows if
 // possible.
 constexpr std::uint32_t attention_rows_max(std::uint32_t prefix, std::uint32_t tail_slots,
-                                           const Heads& heads, std::size_t floats) {
-  const std::size_t row_floats = attention_row_floats(prefix, tail_slots, heads);
+                                           const Heads& heads, std::size_t floats,
+                                           std::uint32_t begin = 0) {
+  const std::size_t row_floats = attention_row_floats(prefix, tail_slots, heads, begin);
   const std::size_t rows = row_floats == 0 ? floats : floats / row_floats;
   const std::size_t block_rows = heads.group < kBlockQueries ? kBlockQueries / heads.group : 1;
   const std::size_t whole = rows >= block_rows ? rows - rows % block_rows : rows;
@@ -409,7 +426,10 @@ struct AttentionLimits {
   // Scratch capacity; rounding never exceeds it if the call itself fits.
   std::size_t scratch_floats;
 };
-// Plans a call and writes its table of attention_table_words(...) words. Returns
+// Widest heads of a call.
+std::uint32_t attention_head_dim_max(const AttentionLimits& limits);
+// Plans a call and writes its table of attention_table_words(...) words. Slots before all windows
+// have no blocks. Returns
 // cudaErrorInvalidValue if it exceeds the limits of one call.
 [[nodiscard]] cudaError_t plan_attention(const AttentionPart* parts, std::size_t count,
                                          const Heads& heads, const AttentionLimits& limits,
@@ -459,14 +479,32 @@ struct GatherLayersArgs {
 
 // --- rows ---
 
-struct SwigluArgs {
+struct GateArgs {
   ConstRows gate;
   ConstRows up;
   Rows y;
   std::uint32_t rows;
   std::uint32_t cols;
+  Activation activation;
+  bool one_gate;  // per row
 };
-[[nodiscard]] cudaError_t swiglu(const SwigluArgs& args, cudaStream_t stream);
+[[nodiscard]] cudaError_t gate(const GateArgs& args, cudaStream_t stream);
+
+struct ScaleArgs {
+  Rows x;
+  std::uint32_t rows;
+  std::uint32_t cols;
+  float factor;
+};
+[[nodiscard]] cudaError_t scale(const ScaleArgs& args, cudaStream_t stream);
+
+struct SoftCapArgs {
+  Rows x;
+  std::uint32_t rows;
+  std::uint32_t cols;
+  float cap;
+};
+[[nodiscard]] cudaError_t soft_cap(const SoftCapArgs& args, cudaStream_t stream);
 
 struct GroupMeanArgs {
   ConstRows x;

@@ -5,17 +5,16 @@ namespace {
 
 constexpr std::uint32_t kThreads = 256;
 
-// A pair of elements of a row: its head, its index in the head, and its elements' positions.
+// A pair of elements of a row: its index in the head, and its elements' positions.
 struct Pair {
   std::uint32_t index;
   std::uint32_t first;
   std::uint32_t second;
 };
-__device__ inline Pair pair_of(std::uint32_t pair, std::uint32_t head_dim, bool neighbours) {
-  const std::uint32_t half = head_dim / 2;
-  const std::uint32_t i = pair % half;
-  const std::uint32_t head = pair / half * head_dim;
-  return {i, head + (neighbours ? 2 * i : i), head + (neighbours ? 2 * i + 1 : half + i)};
+// Pair i of the head that starts at `head`, of which `dims` elements are paired.
+__device__ inline Pair pair_of(std::uint32_t head, std::uint32_t i, std::uint32_t dims,
+                               bool neighbours) {
+  return {i, head + (neighbours ? 2 * i : i), head + (neighbours ? 2 * i + 1 : dims / 2 + i)};
 }
 
 // The pair's elements, rotated by the row's angle.
@@ -23,7 +22,7 @@ template <class Args>
 __device__ inline float2 rotated(const Args& a, std::uint32_t r, const float* x, const Pair& p) {
   const float* cosines = a.cos_sin.data + a.positions[r] * a.cos_sin.stride;
   const float c = cosines[p.index];
-  const float s = cosines[a.head_dim / 2 + p.index];
+  const float s = cosines[a.rotated / 2 + p.index];
   const float u = x[p.first];
   const float v = x[p.second];
   return make_float2(u * c - v * s, v * c + u * s);
@@ -33,37 +32,50 @@ template <class Args>
 __device__ inline void rotate(const Args& a, std::uint32_t r, const Rows& rows,
                               std::uint32_t pair) {
   float* x = rows.data + r * rows.stride;
-  const Pair p = pair_of(pair, a.head_dim, a.pairs);
+  const std::uint32_t half = a.rotated / 2;
+  const Pair p = pair_of(pair / half * a.head_dim, pair % half, a.rotated, a.pairs);
   const float2 numbers = rotated(a, r, x, p);
   x[p.first] = numbers.x;
   x[p.second] = numbers.y;
+}
+
+// Pairs of a row of queries.
+template <class Args>
+__host__ __device__ inline std::uint32_t rotated_pairs(const Args& a, std::uint32_t cols) {
+  return cols / a.head_dim * (a.rotated / 2);
 }
 
 // One thread per pair.
 __global__ void rope_kernel(RopeArgs a) {
   take_turn();
   const std::uint32_t pair = blockIdx.x * kThreads + threadIdx.x;
-  if (pair < a.cols / 2) rotate(a, blockIdx.y, a.x, pair);
+  if (pair < rotated_pairs(a, a.cols)) rotate(a, blockIdx.y, a.x, pair);
 }
 
-// One thread per pair of queries, then keys, then values. Values are paired as halves, so that
-// neighbouring threads store neighbouring elements.
+// One thread per rotated pair of queries, then per pair of keys, then of values. Elements that are
+// not rotated are paired as halves, so that neighbouring threads store neighbouring elements.
 __global__ void rope_store_kernel(RopeStoreArgs a) {
   take_turn();
   const std::uint32_t r = blockIdx.y;
   std::uint32_t pair = blockIdx.x * kThreads + threadIdx.x;
-  if (pair < a.query_cols / 2) {
+  const std::uint32_t query_pairs = rotated_pairs(a, a.query_cols);
+  if (pair < query_pairs) {
     rotate(a, r, a.q, pair);
     return;
   }
-  pair -= a.query_cols / 2;
+  pair -= query_pairs;
   const bool is_key = pair < a.kv_cols / 2;
   if (!is_key) pair -= a.kv_cols / 2;
   if (pair >= a.kv_cols / 2) return;
   const StorePart& part = is_key ? a.keys : a.values;
-  const Pair p = pair_of(pair, a.head_dim, is_key && a.pairs);
+  const std::uint32_t dims = is_key ? a.rotated : 0;
+  const std::uint32_t head = pair / (a.head_dim / 2) * a.head_dim;
+  const std::uint32_t i = pair % (a.head_dim / 2);
+  const bool turns = i < dims / 2;
+  const Pair p = turns ? pair_of(head, i, dims, a.pairs)
+                       : pair_of(head + dims, i - dims / 2, a.head_dim - dims, false);
   const float* x = part.x.data + r * part.x.stride;
-  const float2 numbers = is_key ? rotated(a, r, x, p) : make_float2(x[p.first], x[p.second]);
+  const float2 numbers = turns ? rotated(a, r, x, p) : make_float2(x[p.first], x[p.second]);
   std::byte* place = part.data + a.places[r] * part.stride * (a.type == DType::f32 ? 4 : 2);
   set_cache_number(a.type, place, p.first, numbers.x);
   set_cache_number(a.type, place, p.second, numbers.y);
@@ -72,12 +84,12 @@ __global__ void rope_store_kernel(RopeStoreArgs a) {
 }  // namespace
 
 cudaError_t rope(const RopeArgs& args, cudaStream_t stream) {
-  return launch(rope_kernel, dim3(ceil_div(args.cols / 2, kThreads), args.rows), kThreads, stream,
-                args);
+  return launch(rope_kernel, dim3(ceil_div(rotated_pairs(args, args.cols), kThreads), args.rows),
+                kThreads, stream, args);
 }
 
 cudaError_t rope_store(const RopeStoreArgs& args, cudaStream_t stream) {
-  const std::uint32_t pairs = args.query_cols / 2 + args.kv_cols;
+  const std::uint32_t pairs = rotated_pairs(args, args.query_cols) + args.kv_cols;
   return launch(rope_store_kernel, dim3(ceil_div(pairs, kThreads), args.rows), kThreads, stream,
                 args);
 }

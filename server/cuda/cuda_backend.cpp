@@ -38,6 +38,7 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override { queue_.abandon(); }
 
   std::string_view name() const override { return "cuda"; }
+  std::uint32_t head_dim_max() const override { return sequences_.head_dim_max(); }
 
   // --- memory ---
 
@@ -136,8 +137,10 @@ class CudaBackend final : public Backend {
                                               .weight = device_floats(op.weight),
                                               .y = device_rows(op.y),
                                               .rows = op.x.rows,
-                                              .cols = op.x.cols,
-                                              .epsilon = op.epsilon});
+                                              .cols = op.weight.cols,
+                                              .epsilon = op.epsilon,
+                                              .groups = op.x.cols / op.weight.cols,
+                                              .accumulate = op.into == Into::accumulate});
   }
 
   void matmul(const MatmulOp& op) override { matmuls({&op, 1}); }
@@ -150,7 +153,10 @@ class CudaBackend final : public Backend {
   }
 
   void norm_matmuls(const RmsNormOp& norm, std::span<const MatmulOp> products) override {
-    if (!CudaProducts::take_int8(products)) return Backend::norm_matmuls(norm, products);
+    if (!CudaProducts::take_int8(products) || norm.weight.cols != norm.x.cols ||
+        norm.into == Into::accumulate) {
+      return Backend::norm_matmuls(norm, products);
+    }
     check_op(norm);
     check_products(products, norm.y);
     enqueue(cuda::rms_norm_quantize, cuda::RmsNormQuantizeArgs{.x = device_const_rows(norm.x),
@@ -162,26 +168,30 @@ class CudaBackend final : public Backend {
     multiply_int8(products);
   }
 
-  void swiglu_matmul(const SwigluOp& gated, const MatmulOp& product) override {
-    if (!CudaProducts::take_int8({&product, 1})) return Backend::swiglu_matmul(gated, product);
+  void gate_matmul(const GateOp& gated, const MatmulOp& product) override {
+    if (!CudaProducts::take_int8({&product, 1})) return Backend::gate_matmul(gated, product);
     check_op(gated);
     check_products({&product, 1}, gated.y);
-    enqueue(cuda::swiglu_quantize, cuda::SwigluQuantizeArgs{.gate = device_const_rows(gated.gate),
-                                                            .up = device_const_rows(gated.up),
-                                                            .y = products_.reserve_int8(gated.y),
-                                                            .rows = gated.y.rows,
-                                                            .cols = gated.y.cols});
+    enqueue(cuda::gate_quantize, cuda::GateQuantizeArgs{.gate = device_const_rows(gated.gate),
+                                                        .up = device_const_rows(gated.up),
+                                                        .y = products_.reserve_int8(gated.y),
+                                                        .rows = gated.y.rows,
+                                                        .cols = gated.y.cols,
+                                                        .activation = gated.activation,
+                                                        .one_gate = gated.gate.cols == 1});
     multiply_int8({&product, 1});
   }
 
   void rope(const RopeOp& op) override {
     check_op(op);
+    if (op.rotated == 0) return;
     enqueue(cuda::rope, cuda::RopeArgs{.x = device_rows(op.x),
                                        .cols = op.x.cols,
                                        .positions = arguments_.on_device(op.positions),
                                        .cos_sin = device_const_rows(op.cos_sin),
                                        .rows = op.x.rows,
                                        .head_dim = op.head_dim,
+                                       .rotated = op.rotated,
                                        .pairs = op.style == RopeStyle::pairs});
   }
 
@@ -198,7 +208,10 @@ class CudaBackend final : public Backend {
 
   void attention(const AttentionOp& op) override { attentions({&op, 1}); }
   void attentions(std::span<const AttentionOp> ops) override {
-    for (const AttentionOp& op : ops) check_op(op);
+    for (const AttentionOp& op : ops) {
+      check_op(op);
+      EDGEDRAFT_CHECK(op.heads.head_dim <= head_dim_max());
+    }
     sequences_.attend(ops);
   }
 
@@ -214,13 +227,15 @@ class CudaBackend final : public Backend {
                                                             .y = device_rows(op.y)});
   }
 
-  void swiglu(const SwigluOp& op) override {
+  void gate(const GateOp& op) override {
     check_op(op);
-    enqueue(cuda::swiglu, cuda::SwigluArgs{.gate = device_const_rows(op.gate),
-                                           .up = device_const_rows(op.up),
-                                           .y = device_rows(op.y),
-                                           .rows = op.y.rows,
-                                           .cols = op.y.cols});
+    enqueue(cuda::gate, cuda::GateArgs{.gate = device_const_rows(op.gate),
+                                       .up = device_const_rows(op.up),
+                                       .y = device_rows(op.y),
+                                       .rows = op.y.rows,
+                                       .cols = op.y.cols,
+                                       .activation = op.activation,
+                                       .one_gate = op.gate.cols == 1});
   }
 
   void compact(const CompactOp& op) override {
@@ -291,6 +306,20 @@ class CudaBackend final : public Backend {
     host_keys_.resize(op.tokens.size());
     download(host_keys_.data(), keys, bytes_count);
     std::transform(host_keys_.begin(), host_keys_.end(), op.tokens.begin(), cuda::argmax_token);
+  }
+
+  void scale(const ScaleOp& op) override {
+    check_op(op);
+    enqueue(cuda::scale,
+            cuda::ScaleArgs{
+                .x = device_rows(op.x), .rows = op.x.rows, .cols = op.x.cols, .factor = op.factor});
+  }
+
+  void soft_cap(const SoftCapOp& op) override {
+    check_op(op);
+    enqueue(cuda::soft_cap,
+            cuda::SoftCapArgs{
+                .x = device_rows(op.x), .rows = op.x.rows, .cols = op.x.cols, .cap = op.cap});
   }
 
  private:

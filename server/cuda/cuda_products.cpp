@@ -19,7 +19,7 @@ void set_products(Args& args, std::span<const MatmulOp> ops) {
                         .bias = device_floats(ops[i].bias),
                         .y = device_rows(ops[i].y),
                         .outputs = ops[i].weight.rows,
-                        .accumulate = ops[i].into == MatmulOp::Into::accumulate};
+                        .accumulate = ops[i].into == Into::accumulate};
   }
 }
 
@@ -116,7 +116,7 @@ void CudaProducts::library_product(const MatmulOp& op, std::optional<DType>& rou
       rounded = op.weight.type;
     }
   }
-  bool accumulate = op.into == MatmulOp::Into::accumulate;
+  bool accumulate = op.into == Into::accumulate;
   if (op.bias) {
     queue_.enqueue(cuda::add_bias, cuda::BiasArgs{.bias = device_floats(op.bias),
                                                   .y = device_rows(op.y),

@@ -33,6 +33,10 @@ bool follows(const Matrix& a, const Matrix& b) {
          a.offset + a.rows * a.stride == b.offset;
 }
 
+bool same_weight(const Weight& a, const Weight& b) {
+  return a.buffer == b.buffer && a.offset_bytes == b.offset_bytes;
+}
+
 bool same_memory(const CacheRows& a, const CacheRows& b) {
   return a.buffer == b.buffer && a.offset == b.offset && a.stride == b.stride && a.type == b.type;
 }
@@ -94,20 +98,21 @@ void CudaSequences::rotate_and_store(const RopeStoreOp& op) {
              places_.size() + s->rows <= kPlacesMax);
     const auto rows = static_cast<std::uint32_t>(places_.size());
     const Matrix q = op.q.row_range(first, rows);
-    enqueue(
-        cuda::rope_store,
-        cuda::RopeStoreArgs{.q = device_rows(q),
-                            .query_cols = q.cols,
-                            .keys = store_part(op.k.row_range(first, rows), head.keys.memory),
-                            .values = store_part(op.v.row_range(first, rows), head.values.memory),
-                            .kv_cols = op.k.cols,
-                            .type = head.keys.memory.type,
-                            .positions = arguments_.on_device(op.positions.subspan(first, rows)),
-                            .places = arguments_.on_device(std::span<const std::uint32_t>(places_)),
-                            .cos_sin = device_const_rows(op.cos_sin),
-                            .rows = rows,
-                            .head_dim = op.head_dim,
-                            .pairs = op.style == RopeStyle::pairs});
+    enqueue(cuda::rope_store,
+            cuda::RopeStoreArgs{
+                .q = device_rows(q),
+                .query_cols = q.cols,
+                .keys = store_part(op.k.row_range(first, rows), head.keys.memory),
+                .values = store_part(op.v.row_range(first, rows), head.values.memory),
+                .kv_cols = op.k.cols,
+                .type = head.keys.memory.type,
+                .positions = arguments_.on_device(op.positions.subspan(first, rows)),
+                .places = arguments_.on_device(std::span<const std::uint32_t>(places_)),
+                .cos_sin = op.rotated != 0 ? device_const_rows(op.cos_sin) : cuda::ConstRows{},
+                .rows = rows,
+                .head_dim = op.head_dim,
+                .rotated = op.rotated,
+                .pairs = op.style == RopeStyle::pairs});
     first += rows;
   }
 }
@@ -134,6 +139,10 @@ void CudaSequences::store(std::span<const StoreOp> ops) {
 }
 
 void CudaSequences::attend(std::span<const AttentionOp> ops) {
+  std::size_t row_count = 0;
+  for (const AttentionOp& op : ops) row_count += op.q.rows;
+  begins_.clear();
+  begins_.reserve(row_count);  // parts point into it
   const AttentionOp* before = nullptr;
   for (const AttentionOp& op : ops) {
     if (op.q.rows == 0) continue;
@@ -141,7 +150,8 @@ void CudaSequences::attend(std::span<const AttentionOp> ops) {
         before != nullptr && follows(before->q, op.q) && follows(before->y, op.y) &&
         same_memory(before->keys.memory, op.keys.memory) &&
         same_memory(before->values.memory, op.values.memory) &&
-        before->keys.page_slots == op.keys.page_slots && before->heads == op.heads;
+        before->keys.page_slots == op.keys.page_slots && before->heads == op.heads &&
+        before->scale == op.scale && same_weight(before->sinks, op.sinks);
     if (!together) launch_attention();
     add(op);
     before = &op;
@@ -162,10 +172,19 @@ void CudaSequences::add(const AttentionOp& op) {
     part.pages = op.keys.pages.data();
     part.page_count = (part.prefix + part.tail_slots - 1) / op.keys.page_slots + 1;
   }
-  const std::size_t row_floats = cuda::attention_row_floats(part.prefix, part.tail_slots, heads);
+  const std::size_t begins_at = begins_.size();
+  std::uint32_t begin = 0;
+  if (op.window != 0) {
+    for (std::uint32_t r = 0; r < op.q.rows; ++r) begins_.push_back(op.window_begin(r));
+    begin =
+        *std::min_element(begins_.begin() + static_cast<std::ptrdiff_t>(begins_at), begins_.end());
+  }
+  const std::size_t row_floats =
+      cuda::attention_row_floats(part.prefix, part.tail_slots, heads, begin);
   for (std::uint32_t first = 0; first < op.q.rows; first += part.rows) {
     part.rows = 1;
     if (!op.masks.empty()) part.masks = op.masks[first].bits.data();
+    if (op.window != 0) part.begins = begins_.data() + begins_at + first;
     if (!has_room_for(part, row_floats)) launch_attention();
     if (parts_.empty()) {
       launch_ = {.q = op.q.row_range(first, op.q.rows - first),
@@ -173,12 +192,14 @@ void CudaSequences::add(const AttentionOp& op) {
                  .keys = op.keys.memory,
                  .values = op.values.memory,
                  .page_slots = op.keys.page_slots,
-                 .heads = op.heads};
+                 .heads = op.heads,
+                 .scale = op.scale,
+                 .sinks = op.sinks};
       floats_left_ = limits_.scratch_floats;
     }
-    part.rows =
-        std::min({op.q.rows - first, cuda::kAttentionRowsMax - rows_,
-                  cuda::attention_rows_max(part.prefix, part.tail_slots, heads, floats_left_)});
+    part.rows = std::min(
+        {op.q.rows - first, cuda::kAttentionRowsMax - rows_,
+         cuda::attention_rows_max(part.prefix, part.tail_slots, heads, floats_left_, begin)});
     parts_.push_back(part);
     rows_ += part.rows;
     words_ += words_of(part);
@@ -232,7 +253,9 @@ void CudaSequences::launch_attention() {
               .heads = heads,
               .y = device_rows(launch_.y),
               .scratch = scratch,
-              .scratch_floats = static_cast<std::size_t>(scratch_.bytes_count() / sizeof(float))});
+              .scratch_floats = static_cast<std::size_t>(scratch_.bytes_count() / sizeof(float)),
+              .scale = launch_.scale,
+              .sinks = device_floats(launch_.sinks)});
 }
 
 }  // namespace edgedraft::server

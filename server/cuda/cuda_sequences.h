@@ -24,6 +24,7 @@ class CudaSequences {
   void rotate_and_store(const RopeStoreOp& op);
   void store(std::span<const StoreOp> ops);
   void attend(std::span<const AttentionOp> ops);
+  std::uint32_t head_dim_max() const { return cuda::attention_head_dim_max(limits_); }
 
  private:
   // Rows of one attention launch.
@@ -34,6 +35,8 @@ class CudaSequences {
     CacheRows values;
     std::uint32_t page_slots;
     HeadShape heads;
+    float scale;
+    Weight sinks;
   };
 
   template <class Args>
@@ -59,6 +62,7 @@ class CudaSequences {
   // The launch under construction.
   Launch launch_{};
   std::vector<cuda::AttentionPart> parts_;
+  std::vector<std::uint32_t> begins_;  // of windows, of all rows that attend() adds
   std::uint32_t rows_ = 0;
   std::size_t words_ = 0;        // table words besides those for rows
   std::size_t floats_left_ = 0;  // floats left in scratch

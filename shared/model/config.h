@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,10 +16,12 @@ enum class RopeStyle : std::uint8_t {
 struct HeadShape {
   std::uint32_t query_heads = 0;
   std::uint32_t kv_heads = 0;  // divides query_heads
-  std::uint32_t head_dim = 0;  // even, <= 256
+  std::uint32_t head_dim = 0;  // even, <= 512
 
   std::uint32_t query_cols() const { return query_heads * head_dim; }
   std::uint32_t kv_cols() const { return kv_heads * head_dim; }
+  // Usual factor of attention scores.
+  float score_scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
 
   bool operator==(const HeadShape&) const = default;
 };

@@ -70,8 +70,8 @@ void Backend::norm_matmuls(const RmsNormOp& norm, std::span<const MatmulOp> prod
   matmuls(products);
 }
 
-void Backend::swiglu_matmul(const SwigluOp& swiglu_op, const MatmulOp& product) {
-  swiglu(swiglu_op);
+void Backend::gate_matmul(const GateOp& gated, const MatmulOp& product) {
+  gate(gated);
   matmul(product);
 }
 
@@ -81,6 +81,7 @@ void Backend::rope_store(const RopeStoreOp& op) {
           .positions = op.positions,
           .cos_sin = op.cos_sin,
           .head_dim = op.head_dim,
+          .rotated = op.rotated,
           .style = op.style});
   }
   std::uint32_t row = 0;

@@ -10,6 +10,7 @@
 
 #include "shared/model/config.h"
 #include "shared/runtime/memory_meter.h"
+#include "shared/tensor/activation.h"
 #include "shared/tensor/dtype.h"
 
 // Operator contracts. Layers are written once on top of them; tests/support/reference_backend.h is
@@ -26,6 +27,8 @@ namespace edgedraft {
 
 // Rows per call with a tree mask: a root and 255 nodes, or one chunk of a prompt.
 inline constexpr std::uint32_t kMaskRowsMax = 256;
+// Widest head of attention.
+inline constexpr std::uint32_t kHeadDimMax = 512;
 
 // The environment failed: device lost, out of device memory.
 class DeviceError : public std::runtime_error {
@@ -152,14 +155,20 @@ struct EmbedOp {
   Matrix y;
 };
 
-// y[r,i] = x[r,i] * weight[i] / sqrt(mean_j x[r,j]^2 + epsilon). y may be x.
+// Whether a result replaces y or is added to it.
+enum class Into : std::uint8_t { overwrite, accumulate };
+
+// y[r,i] = (accumulate ? y[r,i] : 0) + x[r,i] * weight[i % dim] / sqrt(mean_j x[r,j]^2 + epsilon),
+// where j runs over the group of dim columns that has i: one group for a layer's norm, one per head
+// for queries and keys. y may be x, unless it accumulates.
 // Source    Zhang and Sennrich 2019; epsilon as in Llama
-// Shapes    x, y [rows, dim]; weight [1, dim] f32
+// Shapes    x, y [rows, groups * dim]; weight [1, dim] f32
 struct RmsNormOp {
   Matrix x;
   Weight weight;
   Matrix y;
   float epsilon;
+  Into into = Into::overwrite;
 };
 
 // y[r,o] = (accumulate ? y[r,o] : 0) + sum_i x[r,i] * weight[o,i] + bias[o]
@@ -168,7 +177,6 @@ struct RmsNormOp {
 // Backends may round activations of quantised weights to int8, with one scale per 128 columns: an
 // error of at most scale / 2 = largest / 254 for each x[r,i]. The CPU's does.
 struct MatmulOp {
-  enum class Into : std::uint8_t { overwrite, accumulate };
   Matrix x;
   Weight weight;
   Weight bias;
@@ -176,15 +184,18 @@ struct MatmulOp {
   Into into = Into::overwrite;
 };
 
-// Rotates x in place: head h of row r by the angles of positions[r].
-// Shapes    x [rows, heads * head_dim]; cos_sin [positions_max, head_dim]: cosines of the head_dim
-//           / 2 frequencies, then sines
-// Requires  positions[r] < cos_sin.rows
+// Rotates the first `rotated` dimensions of each head of x in place: those of row r by the angles
+// of positions[r]. RopeStyle::halves pairs (j, j + rotated / 2). rotated == 0 changes nothing.
+// Shapes    x [rows, heads * head_dim]; cos_sin [positions_max, rotated]: cosines of the rotated /
+// 2
+//           frequencies, then sines; absent if rotated == 0
+// Requires  positions[r] < cos_sin.rows; rotated is even, <= head_dim
 struct RopeOp {
   Matrix x;
   std::span<const std::uint32_t> positions;
   Matrix cos_sin;
   std::uint32_t head_dim;
+  std::uint32_t rotated;
   RopeStyle style;
 };
 
@@ -216,17 +227,29 @@ struct RopeStoreOp {
   std::span<const std::uint32_t> positions;
   Matrix cos_sin;
   std::uint32_t head_dim;
+  std::uint32_t rotated;
   RopeStyle style;
   std::span<const Sequence> sequences;
 };
 
-// y[r] = softmax(q[r] . K / sqrt(head_dim)) V per head, over the slots visible to row r:
-// 0..prefix-1, then prefix + j for every j in masks[r]. Sums run in slot order, so a path through a
-// tree gets the same bits as the same tokens in sequence.
-// Shapes    q, y [rows, query_cols]; keys, values [slots, kv_cols]
+// y[r] = softmax(scale * q[r] . K) V per head, over the slots visible to row r: 0..prefix-1, then
+// prefix + j for every j in masks[r]. Sums run in slot order, so a path through a tree gets the
+// same bits as the same tokens in sequence.
+//
+// With a window, row r sees only the keys whose position is above positions[r] - window. The
+// position of a key is its index among the slots that row r would see without a window: the slot
+// itself inside the prefix, then one more per ancestor. Slots outside have no effect, whatever they
+// hold: the steps of sums are aligned to positions, not to the window.
+//
+// With sinks, each head's softmax has one more score, sinks[head], without a value.
+// Source    Longformer (windows); Xiao et al. 2024, Efficient Streaming Language Models with
+//           Attention Sinks, as in gpt-oss
+// Shapes    q, y [rows, query_cols]; keys, values [slots, kv_cols]; sinks [1, query_heads] f32 or
+//           absent
 // Keys and values of 16 bits are converted to float32; all arithmetic is float32.
 // Requires  masks is empty (rows see only the prefix, prefix > 0) or has one entry per row;
-//           keys and values share one page table and one type
+//           keys and values share one page table and one type; positions has one entry per row if
+//           there is a window, and each row sees at least one slot
 struct AttentionOp {
   Matrix q;
   CacheView keys;
@@ -235,12 +258,21 @@ struct AttentionOp {
   std::span<const AncestorMask> masks;
   HeadShape heads;
   Matrix y;
+  float scale;
+  std::uint32_t window = 0;  // 0: none
+  std::span<const std::uint32_t> positions = {};
+  Weight sinks = {};
+
+  // First position in row r's window.
+  std::uint32_t window_begin(std::uint32_t r) const {
+    return window != 0 && positions[r] >= window ? positions[r] - window + 1 : 0;
+  }
 };
 
-// Full attention within groups of consecutive rows; groups do not see each other. LSA uses it over
-// the layers of one position.
-// Source    Mixture of Attentions, section 3 (layer self-attention)
-// Shapes    q, y [groups * group_rows, query_cols]; k, v [groups * group_rows, kv_cols]
+// Full attention within groups of consecutive rows, with scores divided by sqrt(head_dim); groups
+// do not see each other. LSA uses it over the layers of one position. Source    Mixture of
+// Attentions, section 3 (layer self-attention) Shapes    q, y [groups * group_rows, query_cols]; k,
+// v [groups * group_rows, kv_cols]
 struct GroupAttentionOp {
   Matrix q;
   Matrix k;
@@ -250,11 +282,30 @@ struct GroupAttentionOp {
   Matrix y;
 };
 
-// y[r,i] = silu(gate[r,i]) * up[r,i]. y may be gate or up.
-struct SwigluOp {
+// y[r,i] = activation(gate[r,i]) * up[r,i]. A gate of one column multiplies all columns of its row.
+// Activation::clamped is gate' * sigmoid(1.702 gate') * (up' + 1) with gate' = min(gate, 7) and up'
+// = up limited to [-7, 7]. y may be up, or a gate of its shape. Source    Shazeer 2020, GLU
+// Variants Improve Transformer; clamped as in gpt-oss Shapes    up, y [rows, cols]; gate [rows,
+// cols] or [rows, 1]
+struct GateOp {
   Matrix gate;
   Matrix up;
   Matrix y;
+  Activation activation;
+};
+
+// x[r,i] *= factor
+struct ScaleOp {
+  Matrix x;
+  float factor;
+};
+
+// x[r,i] = cap * tanh(x[r,i] / cap), within 4e-7 * cap
+// Source    Gemma 2
+// Requires  cap > 0
+struct SoftCapOp {
+  Matrix x;
+  float cap;
 };
 
 // Moves slots of a cache to its front: slot first + i = slot slots[i]. Slots increase and slots[i]
@@ -316,6 +367,8 @@ class Backend {
   virtual bool takes_pages() const { return true; }
   // True if caches may have that type. Devices that only hold a drafter's cache need just f32.
   virtual bool takes_cache_type(DType type) const { return is_cache_type(type); }
+  // Widest head that attention takes.
+  virtual std::uint32_t head_dim_max() const { return kHeadDimMax; }
   // Type of drafters' keys and values.
   virtual DType drafter_cache_type() const { return DType::f32; }
 
@@ -357,15 +410,17 @@ class Backend {
   // are undefined afterwards.
   // Requires  each matmul's x is the y of the operation
   virtual void norm_matmuls(const RmsNormOp& norm, std::span<const MatmulOp> products);
-  virtual void swiglu_matmul(const SwigluOp& swiglu, const MatmulOp& product);
+  virtual void gate_matmul(const GateOp& gated, const MatmulOp& product);
   virtual void rope_store(const RopeStoreOp& op);
   virtual void group_attention(const GroupAttentionOp& op) = 0;
-  virtual void swiglu(const SwigluOp& op) = 0;
+  virtual void gate(const GateOp& op) = 0;
   virtual void compact(const CompactOp& op) = 0;
   virtual void gather_layers(const GatherLayersOp& op) = 0;
   virtual void group_mean(const GroupMeanOp& op) = 0;
   virtual void top_k(const TopKOp& op) = 0;
   virtual void argmax(const ArgmaxOp& op) = 0;
+  virtual void scale(const ScaleOp& op) = 0;
+  virtual void soft_cap(const SoftCapOp& op) = 0;
 
  protected:
   explicit Backend(std::shared_ptr<MemoryMeter> meter = nullptr)

@@ -66,8 +66,10 @@ class CpuBackend final : public HostBackend {
     const cpu::RmsNormArgs args{.x = const_rows(op.x),
                                 .weight = f32_data(op.weight),
                                 .y = rows(op.y),
-                                .cols = op.x.cols,
-                                .epsilon = op.epsilon};
+                                .groups = op.x.cols / op.weight.cols,
+                                .cols = op.weight.cols,
+                                .epsilon = op.epsilon,
+                                .accumulate = op.into == Into::accumulate};
     run(kernels_.rms_norm, args, by_rows(op.x));
   }
 
@@ -117,11 +119,13 @@ class CpuBackend final : public HostBackend {
 
   void rope(const RopeOp& op) override {
     check_op(op);
+    if (op.rotated == 0) return;
     const cpu::RopeArgs args{.x = rows(op.x),
                              .positions = op.positions.data(),
                              .cos_sin = const_rows(op.cos_sin),
                              .cols = op.x.cols,
                              .head_dim = op.head_dim,
+                             .rotated = op.rotated,
                              .pairs = op.style == RopeStyle::pairs};
     run(kernels_.rope, args, by_rows(op.x));
   }
@@ -148,12 +152,17 @@ class CpuBackend final : public HostBackend {
                                   .prefix = op.prefix,
                                   .masks = op.masks.empty() ? nullptr : op.masks[0].bits.data(),
                                   .heads = heads,
-                                  .y = rows(op.y)};
+                                  .y = rows(op.y),
+                                  .scale = op.scale,
+                                  .window = op.window,
+                                  .positions = op.positions.data(),
+                                  .sinks = f32_data(op.sinks)};
+    const std::uint64_t seen = op.window != 0 ? std::min(op.prefix, op.window) : op.prefix;
     reserve_scratch(cpu::attention_scratch_floats(heads));
     run(kernels_.attention, args,
         {.items = cpu::attention_items(op.q.rows, heads),
          .grain = 1,
-         .steps = 2 * std::uint64_t{op.prefix + op.q.rows} * op.q.rows * op.q.cols});
+         .steps = 2 * (seen + op.q.rows) * op.q.rows * op.q.cols});
   }
 
   void group_attention(const GroupAttentionOp& op) override {
@@ -172,11 +181,15 @@ class CpuBackend final : public HostBackend {
          .steps = 2 * std::uint64_t{op.group_rows} * op.q.rows * op.q.cols});
   }
 
-  void swiglu(const SwigluOp& op) override {
+  void gate(const GateOp& op) override {
     check_op(op);
-    const cpu::SwigluArgs args{
-        .gate = const_rows(op.gate), .up = const_rows(op.up), .y = rows(op.y), .cols = op.y.cols};
-    run(kernels_.swiglu, args, by_rows(op.y, kExpSteps));
+    const cpu::GateArgs args{.gate = const_rows(op.gate),
+                             .up = const_rows(op.up),
+                             .y = rows(op.y),
+                             .cols = op.y.cols,
+                             .one_gate = op.gate.cols == 1,
+                             .activation = op.activation};
+    run(kernels_.gate, args, by_rows(op.y, kExpSteps));
   }
 
   void compact(const CompactOp& op) override {
@@ -237,6 +250,18 @@ class CpuBackend final : public HostBackend {
     const cpu::ArgmaxArgs args{
         .logits = const_rows(op.logits), .cols = op.logits.cols, .tokens = op.tokens.data()};
     run(kernels_.argmax, args, by_rows(op.logits));
+  }
+
+  void scale(const ScaleOp& op) override {
+    check_op(op);
+    const cpu::ScaleArgs args{.x = rows(op.x), .cols = op.x.cols, .factor = op.factor};
+    run(kernels_.scale, args, by_rows(op.x));
+  }
+
+  void soft_cap(const SoftCapOp& op) override {
+    check_op(op);
+    const cpu::SoftCapArgs args{.x = rows(op.x), .cols = op.x.cols, .cap = op.cap};
+    run(kernels_.soft_cap, args, by_rows(op.x, kExpSteps));
   }
 
  private:
@@ -341,7 +366,7 @@ class CpuBackend final : public HostBackend {
             .rows = op.x.rows,
             .inputs = op.x.cols,
             .outputs = op.weight.rows,
-            .accumulate = op.into == MatmulOp::Into::accumulate};
+            .accumulate = op.into == Into::accumulate};
   }
 
   // Converts the rows of x to int8, into quantized_.
@@ -399,7 +424,7 @@ class CpuBackend final : public HostBackend {
                                    .y = rows(op.y),
                                    .rows = op.x.rows,
                                    .inputs = op.x.cols,
-                                   .accumulate = op.into == MatmulOp::Into::accumulate};
+                                   .accumulate = op.into == Into::accumulate};
     // Grain: outputs served by one read of the activations.
     run(kernels_.tile_matmul, args,
         {.items = op.y.cols,
@@ -416,7 +441,7 @@ class CpuBackend final : public HostBackend {
             .rows = op.x.rows,
             .inputs = op.x.cols,
             .outputs = op.weight.rows,
-            .accumulate = op.into == MatmulOp::Into::accumulate};
+            .accumulate = op.into == Into::accumulate};
   }
 
   void float_matmuls(const Matrix& x) {

@@ -75,7 +75,8 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
                                   .prefix = batch.prefix,
                                   .masks = batch.masks,
                                   .heads = layer.shape.heads,
-                                  .y = own(attended)});
+                                  .y = own(attended),
+                                  .scale = layer.shape.heads.score_scale()});
     first += batch.count();
   }
   EDGEDRAFT_CHECK(first == x.rows);
@@ -85,11 +86,11 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
                       .positions = scratch.positions,
                       .cos_sin = layer.cos_sin,
                       .head_dim = layer.shape.heads.head_dim,
+                      .rotated = layer.shape.heads.head_dim,
                       .style = layer.rope_style,
                       .sequences = scratch.stored});
   backend.attentions(scratch.attentions);
-  backend.matmul(
-      {.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = MatmulOp::Into::accumulate});
+  backend.matmul({.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = Into::accumulate});
 }
 
 void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x) {
@@ -101,9 +102,8 @@ void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, c
       {.x = x, .weight = w.ffn_norm, .y = normed, .epsilon = layer.shape.rms_epsilon},
       std::array{MatmulOp{.x = normed, .weight = w.gate, .bias = {}, .y = gate},
                  MatmulOp{.x = normed, .weight = w.up, .bias = {}, .y = up}});
-  backend.swiglu_matmul(
-      {.gate = gate, .up = up, .y = gate},
-      {.x = gate, .weight = w.down, .bias = {}, .y = x, .into = MatmulOp::Into::accumulate});
+  backend.gate_matmul({.gate = gate, .up = up, .y = gate, .activation = Activation::silu},
+                      {.x = gate, .weight = w.down, .bias = {}, .y = x, .into = Into::accumulate});
 }
 
 OwnedMatrix make_rope_table(Backend& backend, const RopeConfig& rope, std::uint32_t head_dim,

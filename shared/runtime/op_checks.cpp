@@ -20,7 +20,7 @@ void check_heads(const HeadShape& heads) {
   EDGEDRAFT_CHECK(heads.query_heads > 0);
   EDGEDRAFT_CHECK(heads.query_heads % heads.kv_heads == 0);
   EDGEDRAFT_CHECK(heads.head_dim > 0);
-  EDGEDRAFT_CHECK(heads.head_dim <= 256);
+  EDGEDRAFT_CHECK(heads.head_dim <= kHeadDimMax);
   EDGEDRAFT_CHECK(heads.head_dim % 2 == 0);
 }
 
@@ -40,6 +40,13 @@ void check_caches(const CacheView& keys, const CacheView& values) {
   EDGEDRAFT_CHECK(keys.pages.data() == values.pages.data());
   EDGEDRAFT_CHECK(keys.pages.size() == values.pages.size());
   EDGEDRAFT_CHECK(keys.page_slots == values.page_slots);
+}
+
+// Slots after the prefix that a mask shows.
+std::uint32_t shown(const AncestorMask& mask) {
+  int count = 0;
+  for (const std::uint64_t bits : mask.bits) count += std::popcount(bits);
+  return static_cast<std::uint32_t>(count);
 }
 
 // Slots after the prefix up to the last one in the mask.
@@ -64,7 +71,7 @@ void check_op(const EmbedOp& op) {
 void check_op(const RmsNormOp& op) {
   EDGEDRAFT_CHECK(same_shape(op.x, op.y));
   EDGEDRAFT_CHECK(op.weight.rows == 1);
-  EDGEDRAFT_CHECK(op.weight.cols == op.x.cols);
+  EDGEDRAFT_CHECK(op.weight.cols > 0 && op.x.cols % op.weight.cols == 0);
 }
 
 void check_op(const MatmulOp& op) {
@@ -78,7 +85,9 @@ void check_op(const RopeOp& op) {
   EDGEDRAFT_CHECK(op.x.rows == op.positions.size());
   EDGEDRAFT_CHECK(op.head_dim > 0 && op.head_dim % 2 == 0);
   EDGEDRAFT_CHECK(op.x.cols % op.head_dim == 0);
-  EDGEDRAFT_CHECK(op.cos_sin.cols == op.head_dim);
+  EDGEDRAFT_CHECK(op.rotated % 2 == 0 && op.rotated <= op.head_dim);
+  if (op.rotated == 0) return;
+  EDGEDRAFT_CHECK(op.cos_sin.cols == op.rotated);
   for (const std::uint32_t position : op.positions) EDGEDRAFT_CHECK(position < op.cos_sin.rows);
 }
 
@@ -93,6 +102,7 @@ void check_op(const RopeStoreOp& op) {
                   .positions = op.positions,
                   .cos_sin = op.cos_sin,
                   .head_dim = op.head_dim,
+                  .rotated = op.rotated,
                   .style = op.style});
   EDGEDRAFT_CHECK(same_shape(op.k, op.v));
   EDGEDRAFT_CHECK(op.k.rows == op.q.rows);
@@ -114,15 +124,13 @@ void check_op(const AttentionOp& op) {
   EDGEDRAFT_CHECK(op.keys.cols() == op.heads.kv_cols());
   check_caches(op.keys, op.values);
   EDGEDRAFT_CHECK(op.prefix <= op.keys.slots());
-  if (op.masks.empty()) {
-    EDGEDRAFT_CHECK(op.prefix > 0);
-    return;
-  }
-  EDGEDRAFT_CHECK(op.masks.size() == op.q.rows);
-  for (const AncestorMask& mask : op.masks) {
-    const std::uint32_t slots = reach(mask);
-    EDGEDRAFT_CHECK(op.prefix + slots > 0);
-    EDGEDRAFT_CHECK(slots <= op.keys.slots() - op.prefix);
+  if (op.sinks) EDGEDRAFT_CHECK(op.sinks.rows == 1 && op.sinks.cols == op.heads.query_heads);
+  if (op.window != 0) EDGEDRAFT_CHECK(op.positions.size() == op.q.rows);
+  if (!op.masks.empty()) EDGEDRAFT_CHECK(op.masks.size() == op.q.rows);
+  for (std::uint32_t r = 0; r < op.q.rows; ++r) {
+    const AncestorMask mask = op.masks.empty() ? AncestorMask{} : op.masks[r];
+    EDGEDRAFT_CHECK(reach(mask) <= op.keys.slots() - op.prefix);
+    EDGEDRAFT_CHECK(std::uint64_t{op.prefix} + shown(mask) > op.window_begin(r));
   }
 }
 
@@ -137,9 +145,10 @@ void check_op(const GroupAttentionOp& op) {
   EDGEDRAFT_CHECK(op.q.rows % op.group_rows == 0);
 }
 
-void check_op(const SwigluOp& op) {
-  EDGEDRAFT_CHECK(same_shape(op.gate, op.up));
-  EDGEDRAFT_CHECK(same_shape(op.gate, op.y));
+void check_op(const GateOp& op) {
+  EDGEDRAFT_CHECK(same_shape(op.up, op.y));
+  EDGEDRAFT_CHECK(op.gate.rows == op.y.rows);
+  EDGEDRAFT_CHECK(op.gate.cols == op.y.cols || op.gate.cols == 1);
 }
 
 void check_op(const CompactOp& op) {
@@ -181,6 +190,14 @@ void check_op(const TopKOp& op) {
 void check_op(const ArgmaxOp& op) {
   EDGEDRAFT_CHECK(op.logits.cols > 0);
   EDGEDRAFT_CHECK(op.tokens.size() == op.logits.rows);
+}
+
+void check_op(const ScaleOp& op) {
+  EDGEDRAFT_CHECK(op.x.stride >= op.x.cols);
+}
+
+void check_op(const SoftCapOp& op) {
+  EDGEDRAFT_CHECK(op.cap > 0.0f);
 }
 
 }  // namespace edgedraft

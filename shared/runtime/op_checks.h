@@ -13,11 +13,13 @@ void check_op(const StoreOp& op);
 void check_op(const RopeStoreOp& op);
 void check_op(const AttentionOp& op);
 void check_op(const GroupAttentionOp& op);
-void check_op(const SwigluOp& op);
+void check_op(const GateOp& op);
 void check_op(const CompactOp& op);
 void check_op(const GatherLayersOp& op);
 void check_op(const GroupMeanOp& op);
 void check_op(const TopKOp& op);
 void check_op(const ArgmaxOp& op);
+void check_op(const ScaleOp& op);
+void check_op(const SoftCapOp& op);
 
 }  // namespace edgedraft

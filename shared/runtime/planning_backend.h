@@ -31,12 +31,14 @@ class PlanningBackend : public Backend {
   void store(const StoreOp& /*op*/) override {}
   void attention(const AttentionOp& op) override { plan(op); }
   void group_attention(const GroupAttentionOp& op) override { plan(op); }
-  void swiglu(const SwigluOp& /*op*/) override {}
+  void gate(const GateOp& /*op*/) override {}
   void compact(const CompactOp& /*op*/) override {}
   void gather_layers(const GatherLayersOp& /*op*/) override {}
   void group_mean(const GroupMeanOp& /*op*/) override {}
   void top_k(const TopKOp& op) override;
   void argmax(const ArgmaxOp& op) override;
+  void scale(const ScaleOp& /*op*/) override {}
+  void soft_cap(const SoftCapOp& /*op*/) override {}
 
  protected:
   // Bytes requested from the system for intermediate rows or caches, for a constant, and for a

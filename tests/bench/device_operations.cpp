@@ -99,6 +99,7 @@ std::vector<Operation> Operations::all() {
                                   .positions = numbers_,
                                   .cos_sin = angles,
                                   .head_dim = s.heads.head_dim,
+                                  .rotated = s.heads.head_dim,
                                   .style = RopeStyle::halves});
                  }});
   all.push_back({"store", "store", row_count * (floats(s.heads.kv_cols()) + kv_bytes),
@@ -111,10 +112,13 @@ std::vector<Operation> Operations::all() {
                                        .prefix = sizes_.context,
                                        .masks = masks_,
                                        .heads = s.heads,
-                                       .y = q});
+                                       .y = q,
+                                       .scale = s.heads.score_scale()});
                  }});
-  all.push_back({"swiglu", "swiglu", floats(3 * row_count * s.ffn_dim),
-                 [=, this] { backend_.swiglu({.gate = gate, .up = gate, .y = gate}); }});
+  all.push_back({"gate", "gate", floats(3 * row_count * s.ffn_dim), [=, this] {
+                   backend_.gate(
+                       {.gate = gate, .up = gate, .y = gate, .activation = Activation::silu});
+                 }});
   all.push_back({"compact", "compact", 2 * row_count * kv_bytes,
                  [=, this] { backend_.compact({.cache = keys, .first = 0, .slots = numbers_}); }});
   all.push_back(

@@ -163,7 +163,9 @@ class OneRowEach {
                                .heads = kHeads,
                                .y = {y.data(), kCols},
                                .scratch = aligned(scratch),
-                               .scratch_floats = scratch.size() - 4},
+                               .scratch_floats = scratch.size() - 4,
+                               .scale = 0.125f,
+                               .sinks = nullptr},
                               nullptr),
               cudaSuccess);
     return y;
@@ -266,7 +268,9 @@ TEST(AttentionTilesTest, HeadsOfPartialTilesFitBlockMemory) {
                              .heads = heads,
                              .y = {untouched, 3200},
                              .scratch = untouched,
-                             .scratch_floats = cuda::attention_scratch_floats(plan, heads)},
+                             .scratch_floats = cuda::attention_scratch_floats(plan, heads),
+                             .scale = 0.1f,
+                             .sinks = nullptr},
                             nullptr),
             cudaSuccess);
   cudaGraph_t graph{};

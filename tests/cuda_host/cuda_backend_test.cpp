@@ -39,7 +39,7 @@ Floats product(Backend& backend, DType type, std::uint32_t rows) {
                   .weight = w.weight,
                   .bias = bias.weight,
                   .y = y.all().column_range(2, kOutputs),
-                  .into = MatmulOp::Into::accumulate});
+                  .into = Into::accumulate});
   return values_of(backend, y.all());
 }
 
@@ -321,7 +321,7 @@ TEST(CudaScratchTest, HasDistinctSlotPerSum) {
     for (const cuda::AttentionPart& part : parts) {
       for (std::uint32_t r = 0; r < part.rows; ++r, ++row) {
         const cuda::AttentionRow of_row = planned.row(row);
-        EXPECT_EQ(of_row.first_sum, free);
+        EXPECT_EQ(of_row.first_sum, static_cast<std::int32_t>(free));
         EXPECT_GE(of_row.head_sums * slots, part.prefix + part.tail_slots);
         EXPECT_GT(of_row.visible, part.prefix);
         EXPECT_LE(of_row.visible, part.prefix + r + 1);
@@ -364,7 +364,9 @@ TEST(CudaScratchTest, AttentionRejectsTooLittleScratch) {
                             .heads = heads,
                             .y = {y.data(), 8},
                             .scratch = aligned,
-                            .scratch_floats = floats},
+                            .scratch_floats = floats,
+                            .scale = 0.5f,
+                            .sinks = nullptr},
                            nullptr);
   };
   EXPECT_EQ(attend(wanted - 1), cudaErrorInvalidValue);

@@ -182,6 +182,7 @@ TEST(CudaGraphTest, AnyNumberOfOperationsCanBeGathered) {
                    .positions = positions.back(),
                    .cos_sin = cos_sin.all(),
                    .head_dim = 2,
+                   .rotated = 2,
                    .style = RopeStyle::halves});
   }
   EXPECT_EQ(values_of(*backend, x.all()), (Floats{3, 5})) << "20,000 quarter turns";

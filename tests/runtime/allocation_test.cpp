@@ -65,6 +65,7 @@ TEST_P(AllocationTest, RepeatedOperationsAllocateNothing) {
                     .positions = positions,
                     .cos_sin = cos_sin.all(),
                     .head_dim = heads.head_dim,
+                    .rotated = heads.head_dim,
                     .style = RopeStyle::halves});
     backend().store(
         {.x = y.all().column_range(0, heads.kv_cols()), .cache = keys.all(), .first = 3});
@@ -74,14 +75,15 @@ TEST_P(AllocationTest, RepeatedOperationsAllocateNothing) {
                          .prefix = kRows,
                          .masks = masks,
                          .heads = heads,
-                         .y = y.all()});
+                         .y = y.all(),
+                         .scale = heads.score_scale()});
     backend().group_attention({.q = x.all(),
                                .k = keys.rows(kRows),
                                .v = values.rows(kRows),
                                .group_rows = 4,
                                .heads = heads,
                                .y = y.all()});
-    backend().swiglu({.gate = x.all(), .up = y.all(), .y = y.all()});
+    backend().gate({.gate = x.all(), .up = y.all(), .y = y.all(), .activation = Activation::silu});
     backend().compact({.cache = keys.all(), .first = 0, .slots = slots});
     backend().gather_layers({.keys = layers,
                              .values = layers,
@@ -92,6 +94,8 @@ TEST_P(AllocationTest, RepeatedOperationsAllocateNothing) {
     backend().group_mean({.x = x.all(), .group_rows = 4, .y = y.rows(kRows / 4)});
     backend().top_k({.logits = wide.all(), .k = 4, .tokens = tokens, .log_probs = log_probs});
     backend().argmax({.logits = wide.all(), .tokens = std::span(tokens).first(kRows)});
+    backend().scale({.x = wide.all(), .factor = 0.5f});
+    backend().soft_cap({.x = wide.all(), .cap = 30.0f});
   };
   run();
   const std::uint64_t before = allocation_count;

@@ -60,14 +60,15 @@ TEST(CpuBackendTest, RecoversFromOutOfMemory) {
                        .prefix = 1,
                        .masks = {},
                        .heads = heads,
-                       .y = y.all().column_range(0, cols)};
+                       .y = y.all().column_range(0, cols),
+                       .scale = heads.score_scale()};
   };
   // Less than the attention of `wide` needs.
   const auto meter = std::make_shared<MemoryMeter>(std::uint64_t{256} << 10);
   const auto backend = make_cpu_backend({.threads = 1, .meter = meter});
   for (int i = 0; i < 2; ++i) {
     EXPECT_THROW(backend->attention(attention(wide)), DeviceError);
-    backend->swiglu({.gate = q.all(), .up = q.all(), .y = y.all()});
+    backend->gate({.gate = q.all(), .up = q.all(), .y = y.all(), .activation = Activation::silu});
     EXPECT_NEAR(values_of(*backend, y.all())[0], 0.731f, 0.001f);
     backend->attention(attention(narrow));
     EXPECT_EQ(values_of(*backend, y.all())[0], 2.0f);

@@ -93,7 +93,7 @@ TEST_P(FloatInvarianceTest, RowsMatchAtEveryWidthUpTo130) {
   }
 }
 
-TEST_P(BatchInvarianceTest, RmsNormAndSwigluRowsMatchSingleRows) {
+TEST_P(BatchInvarianceTest, RmsNormAndGateRowsMatchSingleRows) {
   for (const std::uint32_t cols : {1u, 33u, 127u, 256u, 1000u}) {
     const OwnedMatrix a = matrix_of(backend(), kWidthMax, cols, random_floats(1, kWidthMax * cols));
     const OwnedMatrix b = matrix_of(backend(), kWidthMax, cols, random_floats(2, kWidthMax * cols));
@@ -105,9 +105,10 @@ TEST_P(BatchInvarianceTest, RmsNormAndSwigluRowsMatchSingleRows) {
                           .weight = weight.table,
                           .y = normed.all().row_range(first, count),
                           .epsilon = 1e-6f});
-      backend().swiglu({.gate = a.all().row_range(first, count),
-                        .up = b.all().row_range(first, count),
-                        .y = gated.all().row_range(first, count)});
+      backend().gate({.gate = a.all().row_range(first, count),
+                      .up = b.all().row_range(first, count),
+                      .y = gated.all().row_range(first, count),
+                      .activation = Activation::silu});
     };
     for (std::uint32_t r = 0; r < kWidthMax; ++r) run(r, 1);
     const Floats normed_alone = values_of(backend(), normed.all());
@@ -146,7 +147,8 @@ class PathTest : public OpTest {
  protected:
   static constexpr HeadShape kHeads{.query_heads = 6, .kv_heads = 2, .head_dim = 48};
 
-  void expect_paths_match(std::uint32_t prefix, std::span<const AncestorMask> masks) {
+  void expect_paths_match(std::uint32_t prefix, std::span<const AncestorMask> masks,
+                          std::uint32_t window = 0) {
     const auto rows = static_cast<std::uint32_t>(masks.size());
     const std::uint32_t capacity = prefix + rows;
     const std::size_t cols = kHeads.kv_cols();
@@ -154,7 +156,7 @@ class PathTest : public OpTest {
     const Floats values = random_floats(prefix + 2, capacity * cols);
     const OwnedMatrix q = matrix_of(backend(), rows, kHeads.query_cols(),
                                     random_floats(3, std::size_t{rows} * kHeads.query_cols()));
-    const Floats together = attend(q.all(), keys, values, prefix, masks);
+    const Floats together = attend(q.all(), keys, values, prefix, masks, window);
 
     for (std::uint32_t r = 0; r < rows; ++r) {
       Floats path_keys = keys;
@@ -170,19 +172,33 @@ class PathTest : public OpTest {
                     path_values.begin() + static_cast<std::ptrdiff_t>(to));
       }
       const Floats alone =
-          attend(q.all().row_range(r, 1), path_keys, path_values, prefix + count, {});
+          attend(q.all().row_range(r, 1), path_keys, path_values, prefix + count, {}, window);
       ASSERT_TRUE(same_bytes(row_of(together, r, kHeads.query_cols()), alone))
-          << "row " << r << " of " << rows << " after " << prefix;
+          << "row " << r << " of " << rows << " after " << prefix << ", window " << window;
     }
   }
 
   Floats attend(const Matrix& q, const Floats& keys, const Floats& values, std::uint32_t prefix,
-                std::span<const AncestorMask> masks) {
+                std::span<const AncestorMask> masks, std::uint32_t window) {
     const auto capacity = static_cast<std::uint32_t>(keys.size() / kHeads.kv_cols());
     const OwnedMatrix keys_matrix = matrix_of(backend(), capacity, kHeads.kv_cols(), keys);
     const OwnedMatrix values_matrix = matrix_of(backend(), capacity, kHeads.kv_cols(), values);
-    return testing::attend(backend(), kHeads, q, keys_matrix.all(), values_matrix.all(), prefix,
-                           masks);
+    std::vector<std::uint32_t> positions(q.rows, prefix - 1);
+    for (std::size_t r = 0; r < masks.size(); ++r) {
+      for (std::uint32_t j = 0; j < kMaskRowsMax; ++j) positions[r] += masks[r].test(j) ? 1 : 0;
+    }
+    const OwnedMatrix y(backend(), q.rows, kHeads.query_cols());
+    backend().attention({.q = q,
+                         .keys = keys_matrix.all(),
+                         .values = values_matrix.all(),
+                         .prefix = prefix,
+                         .masks = masks,
+                         .heads = kHeads,
+                         .y = y.all(),
+                         .scale = kHeads.score_scale(),
+                         .window = window,
+                         .positions = positions});
+    return values_of(backend(), y.all());
   }
 };
 
@@ -199,6 +215,14 @@ TEST_P(PathTest, TreeEqualsPlainDecoding) {
   for (const std::uint32_t prefix : {0u, 5u, 63u, 64u, 130u}) {
     for (const std::uint32_t rows : {2u, 9u, 33u, 62u, 256u}) {
       expect_paths_match(prefix, random_tree(seed++, rows));
+    }
+  }
+}
+
+TEST_P(PathTest, WindowedTreeEqualsPlainDecoding) {
+  for (const std::uint32_t prefix : {0u, 63u, 200u}) {
+    for (const std::uint32_t window : {4u, 40u, 130u}) {
+      expect_paths_match(prefix, random_tree(window, 62), window);
     }
   }
 }

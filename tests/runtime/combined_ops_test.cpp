@@ -89,7 +89,7 @@ class Products {
                      .weight = weights_[i].weight,
                      .bias = bias_[0].table,
                      .y = outputs_[i].all(),
-                     .into = MatmulOp::Into::accumulate});
+                     .into = Into::accumulate});
     }
     return ops;
   }
@@ -138,29 +138,44 @@ TEST_P(CombinedOpsTest, NormAndMatmulsMatchSeparateOps) {
   }
 }
 
-TEST_P(CombinedOpsTest, SwigluAndMatmulMatchSeparateOps) {
+TEST_P(CombinedOpsTest, GateAndMatmulMatchSeparateOps) {
+  const auto expect_match = [&](DType type, std::uint32_t inputs, Activation activation,
+                                bool one_gate) {
+    if (!fit({type}, inputs)) return;
+    const Products products(backend(), {type}, inputs);
+    for (const std::uint32_t apart : kApart) {
+      const auto run = [&](bool together) {
+        const Rows gate(backend(), inputs, inputs, apart);
+        const Rows up(backend(), 2, inputs, apart);
+        const GateOp gated{.gate = one_gate ? gate.all().column_range(1, 1) : gate.all(),
+                           .up = up.all(),
+                           .y = one_gate ? up.all() : gate.all(),
+                           .activation = activation};
+        const MatmulOp product = products.of(gated.y)[0];
+        if (together) {
+          backend().gate_matmul(gated, product);
+        } else {
+          backend().gate(gated);
+          backend().matmul(product);
+        }
+        return products.values();
+      };
+      const Floats expected = run(false);
+      EXPECT_TRUE(same_bytes(run(true), expected))
+          << traits(type).name << ", " << inputs << " inputs, " << apart << " apart, activation "
+          << static_cast<int>(activation) << (one_gate ? ", one gate" : "");
+    }
+  };
   for (const DType type : kDTypes) {
     for (const std::uint32_t inputs : kInputs) {
-      if (!fit({type}, inputs)) continue;
-      const Products products(backend(), {type}, inputs);
-      for (const std::uint32_t apart : kApart) {
-        const auto run = [&](bool together) {
-          const Rows gate(backend(), inputs, inputs, apart);
-          const Rows up(backend(), 2, inputs, apart);
-          const SwigluOp swiglu{.gate = gate.all(), .up = up.all(), .y = gate.all()};
-          const MatmulOp product = products.of(gate.all())[0];
-          if (together) {
-            backend().swiglu_matmul(swiglu, product);
-          } else {
-            backend().swiglu(swiglu);
-            backend().matmul(product);
-          }
-          return products.values();
-        };
-        const Floats expected = run(false);
-        EXPECT_TRUE(same_bytes(run(true), expected))
-            << traits(type).name << ", " << inputs << " inputs, " << apart << " apart";
-      }
+      expect_match(type, inputs, Activation::silu, false);
+    }
+  }
+  for (const Activation activation :
+       {Activation::gelu, Activation::clamped, Activation::sigmoid, Activation::identity}) {
+    for (const bool one_gate : {false, true}) {
+      expect_match(DType::q8_0, 96, activation, one_gate);
+      expect_match(DType::q8_0, 1120, activation, one_gate);
     }
   }
 }
@@ -171,6 +186,7 @@ TEST_P(CombinedOpsTest, RotationAndStoresMatchSeparateOps) {
   constexpr std::uint32_t kQueryCols = 160;
   constexpr std::uint32_t kCols = 80;
   constexpr std::uint32_t kHeadDim = 20;
+  constexpr std::uint32_t kRotated = 8;
   constexpr std::uint32_t kSlots = 32;
   constexpr std::uint32_t kPageSlots = 4;
   struct Place {
@@ -185,9 +201,14 @@ TEST_P(CombinedOpsTest, RotationAndStoresMatchSeparateOps) {
                                      {.rows = 2, .first = 2, .is_shared = true, .pages = {3, 5}}};
   const std::vector<std::uint32_t> positions = {9, 40, 41, 3, 0, 1, 2, 63, 17, 18};
   const auto rows = static_cast<std::uint32_t>(positions.size());
-  const OwnedMatrix cos_sin = make_rope_table(backend(), {}, kHeadDim, 64);
+  const OwnedMatrix angles = make_rope_table(backend(), {}, kHeadDim, 64);
+  const OwnedMatrix few_angles = make_rope_table(backend(), {}, kRotated, 64);
 
-  const auto run = [&](DType type, RopeStyle style, std::uint32_t apart, bool together) {
+  const auto run = [&](DType type, RopeStyle style, std::uint32_t rotated, std::uint32_t apart,
+                       bool together) {
+    const Matrix cos_sin = rotated == kHeadDim   ? angles.all()
+                           : rotated == kRotated ? few_angles.all()
+                                                 : Matrix{};
     const auto numbers = [&](std::uint64_t seed, std::uint32_t cols) {
       return matrix_of(backend(), rows, cols + apart,
                        random_floats(seed, std::size_t{rows} * (cols + apart)));
@@ -219,8 +240,9 @@ TEST_P(CombinedOpsTest, RotationAndStoresMatchSeparateOps) {
                          .k = inner(k, kCols),
                          .v = inner(v, kCols),
                          .positions = positions,
-                         .cos_sin = cos_sin.all(),
+                         .cos_sin = cos_sin,
                          .head_dim = kHeadDim,
+                         .rotated = rotated,
                          .style = style,
                          .sequences = sequences};
     if (together) {
@@ -231,6 +253,7 @@ TEST_P(CombinedOpsTest, RotationAndStoresMatchSeparateOps) {
                         .positions = positions,
                         .cos_sin = op.cos_sin,
                         .head_dim = op.head_dim,
+                        .rotated = op.rotated,
                         .style = style});
       }
       std::uint32_t row = 0;
@@ -251,10 +274,13 @@ TEST_P(CombinedOpsTest, RotationAndStoresMatchSeparateOps) {
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     if (!backend().takes_cache_type(type)) continue;
     for (const RopeStyle style : {RopeStyle::halves, RopeStyle::pairs}) {
-      for (const std::uint32_t apart : {0u, 3u}) {
-        EXPECT_TRUE(same_bytes(run(type, style, apart, true), run(type, style, apart, false)))
-            << traits(type).name << (style == RopeStyle::pairs ? ", pairs, " : ", halves, ")
-            << apart << " apart";
+      for (const std::uint32_t rotated : {kHeadDim, kRotated, 0u}) {
+        for (const std::uint32_t apart : {0u, 3u}) {
+          EXPECT_TRUE(same_bytes(run(type, style, rotated, apart, true),
+                                 run(type, style, rotated, apart, false)))
+              << traits(type).name << (style == RopeStyle::pairs ? ", pairs, " : ", halves, ")
+              << rotated << " rotated, " << apart << " apart";
+        }
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -58,7 +59,8 @@ Floats all_results(Backend& backend, std::span<const DType> types) {
                      .prefix = 333,
                      .masks = causal_masks(kRows),
                      .heads = heads,
-                     .y = y.all()});
+                     .y = y.all(),
+                     .scale = heads.score_scale()});
   keep(y);
   backend.group_attention({.q = q.all(),
                            .k = keys.rows(kRows),
@@ -71,7 +73,7 @@ Floats all_results(Backend& backend, std::span<const DType> types) {
   const TestWeight norm(backend, DType::f32, 1, dim, random_floats(6, dim));
   backend.rms_norm({.x = q.all(), .weight = norm.table, .y = y.all(), .epsilon = 1e-5f});
   keep(y);
-  backend.swiglu({.gate = q.all(), .up = y.all(), .y = y.all()});
+  backend.gate({.gate = q.all(), .up = y.all(), .y = y.all(), .activation = Activation::silu});
   keep(y);
 
   const OwnedMatrix logits = matrix_of(backend, 9, 20011, random_floats(7, std::size_t{9} * 20011));
@@ -80,6 +82,38 @@ Floats all_results(Backend& backend, std::span<const DType> types) {
   backend.top_k({.logits = logits.all(), .k = 10, .tokens = tokens, .log_probs = log_probs});
   results.insert(results.end(), log_probs.begin(), log_probs.end());
   for (const std::uint32_t token : tokens) results.push_back(static_cast<float>(token));
+
+  std::vector<std::uint32_t> positions(kRows);
+  std::iota(positions.begin(), positions.end(), 333u);
+  const TestWeight sinks(backend, DType::f32, 1, heads.query_heads, random_floats(8, 6));
+  backend.attention({.q = q.all(),
+                     .keys = keys.all(),
+                     .values = values.all(),
+                     .prefix = 333,
+                     .masks = causal_masks(kRows),
+                     .heads = heads,
+                     .y = y.all(),
+                     .scale = 0.25f,
+                     .window = 150,
+                     .positions = positions,
+                     .sinks = sinks.table});
+  keep(y);
+  const TestWeight head_norm(backend, DType::f32, 1, heads.head_dim, random_floats(9, 40));
+  backend.rms_norm({.x = q.all(),
+                    .weight = head_norm.table,
+                    .y = y.all(),
+                    .epsilon = 1e-5f,
+                    .into = Into::accumulate});
+  keep(y);
+  const OwnedMatrix gated(backend, kRows, dim);
+  for (const Activation activation :
+       {Activation::gelu, Activation::clamped, Activation::sigmoid, Activation::identity}) {
+    backend.gate({.gate = q.all(), .up = y.all(), .y = gated.all(), .activation = activation});
+    keep(gated);
+  }
+  backend.scale({.x = y.all(), .factor = 3.0f});
+  backend.soft_cap({.x = y.all(), .cap = 2.0f});
+  keep(y);
   return results;
 }
 
@@ -144,7 +178,7 @@ TEST(InstructionSetTest, FusingSetsMatchRecordedBytes) {
   for (const cpu::Kernels* kernels : sets) {
     const Floats results = results_with(*kernels, 1, kAllButBf16);
     const auto* bytes = reinterpret_cast<const Bytef*>(results.data());
-    EXPECT_EQ(crc32(0, bytes, static_cast<uInt>(results.size() * sizeof(float))), 456265851u)
+    EXPECT_EQ(crc32(0, bytes, static_cast<uInt>(results.size() * sizeof(float))), 2954966496u)
         << kernels->name;
   }
 }
@@ -203,7 +237,8 @@ TEST(InstructionSetTest, NanKeyMakesAttentionNan) {
                           .prefix = kSlots,
                           .masks = {},
                           .heads = kHeads,
-                          .y = y.all()});
+                          .y = y.all(),
+                          .scale = kHeads.score_scale()});
       for (const float number : values_of(*backend, y.all())) EXPECT_TRUE(std::isnan(number));
     }
   }

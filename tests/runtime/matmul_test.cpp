@@ -65,7 +65,7 @@ TEST_P(MatmulTest, MatchesHandComputedProduct) {
                     .weight = w.weight,
                     .bias = bias.table,
                     .y = y.all(),
-                    .into = MatmulOp::Into::accumulate});
+                    .into = Into::accumulate});
   EXPECT_EQ(values_of(backend(), y.all()), (Floats{34, 45, 36, 42}));
 }
 

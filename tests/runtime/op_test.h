@@ -218,7 +218,8 @@ inline Floats attend(Backend& backend, const HeadShape& heads, const Matrix& q,
                      .prefix = prefix,
                      .masks = masks,
                      .heads = heads,
-                     .y = y.all()});
+                     .y = y.all(),
+                     .scale = heads.score_scale()});
   return values_of(backend, y.all());
 }
 

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 #include "shared/runtime/decoder.h"
 #include "tests/runtime/op_test.h"
 #include "tests/support/toy_models.h"
@@ -52,6 +56,46 @@ TEST_P(PagedCacheTest, DecoderMatchesSeparateCacheBitForBit) {
     const Floats expected = run(own[i]);
     ASSERT_TRUE(same_bytes(run(pooled[i]), expected)) << "step " << step;
     pooled[i].trim();
+  }
+}
+
+// A cache may return the pages before a window: their table entries then name any page.
+TEST_P(PagedCacheTest, PagesBeforeWindowHaveNoEffect) {
+  constexpr HeadShape kHeads{.query_heads = 4, .kv_heads = 2, .head_dim = 32};
+  constexpr std::uint32_t kPageSlots = 16;
+  constexpr std::uint32_t kPages = 20;  // the last holds NaN
+  constexpr std::uint32_t kPrefix = 290;
+  constexpr std::uint32_t kRows = 5;
+  const std::size_t page = std::size_t{kPageSlots} * kHeads.kv_cols();
+  Floats numbers = random_floats(1, kPages * page);
+  std::fill(numbers.end() - static_cast<std::ptrdiff_t>(page), numbers.end(), NAN);
+  const OwnedMatrix memory = matrix_of(backend(), kPages * kPageSlots, kHeads.kv_cols(), numbers);
+  const OwnedMatrix q = matrix_of(backend(), kRows, kHeads.query_cols(),
+                                  random_floats(2, kRows * kHeads.query_cols()));
+  std::vector<std::uint32_t> pages(kPages - 1);
+  std::iota(pages.rbegin(), pages.rend(), 0u);
+  std::vector<std::uint32_t> positions(kRows);
+  std::iota(positions.begin(), positions.end(), kPrefix);
+  const auto attended = [&](std::uint32_t window) {
+    const OwnedMatrix y(backend(), kRows, kHeads.query_cols());
+    const CacheView cache(memory.all(), pages, kPageSlots);
+    backend().attention({.q = q.all(),
+                         .keys = cache,
+                         .values = cache,
+                         .prefix = kPrefix,
+                         .masks = causal_masks(kRows),
+                         .heads = kHeads,
+                         .y = y.all(),
+                         .scale = kHeads.score_scale(),
+                         .window = window,
+                         .positions = positions});
+    return values_of(backend(), y.all());
+  };
+  for (const std::uint32_t window : {150u, 70u, 20u}) {
+    const Floats whole = attended(window);
+    const std::uint32_t unseen = (kPrefix + 1 - window) / kPageSlots;
+    std::fill_n(pages.begin(), unseen, kPages - 1);
+    EXPECT_TRUE(same_bytes(attended(window), whole)) << "window " << window;
   }
 }
 

@@ -13,8 +13,19 @@ struct Sequence {
   std::uint32_t prefix;
   std::vector<AncestorMask> masks;
   std::vector<std::uint32_t> pages;  // pages of the shared memory; empty: its own
+  std::uint32_t window = 0;
 
   std::uint32_t rows() const { return static_cast<std::uint32_t>(masks.size()); }
+  // Of each row: the last slot that it sees, counted without the slots that it does not.
+  std::vector<std::uint32_t> positions() const {
+    std::vector<std::uint32_t> all;
+    for (const AncestorMask& mask : masks) {
+      std::uint32_t position = prefix - 1;
+      for (std::uint32_t j = 0; j < rows(); ++j) position += mask.test(j) ? 1 : 0;
+      all.push_back(position);
+    }
+    return all;
+  }
 };
 
 class SequencesTest : public OpTest {
@@ -27,9 +38,9 @@ class SequencesTest : public OpTest {
   std::vector<Sequence> sequences() {
     std::vector<Sequence> all = {
         {.first_row = 0, .prefix = 9, .masks = causal_masks(1), .pages = {7, 0, 4}},
-        {.first_row = 1, .prefix = 3, .masks = random_tree(1, 9), .pages = {2, 5, 1}},
+        {.first_row = 1, .prefix = 3, .masks = random_tree(1, 9), .pages = {2, 5, 1}, .window = 4},
         {.first_row = 12, .prefix = 0, .masks = causal_masks(3), .pages = {6}},
-        {.first_row = 15, .prefix = 30, .masks = random_tree(2, 5), .pages = {}}};
+        {.first_row = 15, .prefix = 30, .masks = random_tree(2, 5), .pages = {}, .window = 20}};
     if (!backend().takes_pages()) {
       for (Sequence& s : all) s.pages.clear();
     }
@@ -58,6 +69,8 @@ TEST_P(SequencesTest, BatchMatchesSequentialCalls) {
     std::vector<StoreOp> stores;
     std::vector<StoreOp> value_stores;
     std::vector<AttentionOp> attentions;
+    std::vector<std::vector<std::uint32_t>> positions;
+    for (const Sequence& s : all) positions.push_back(s.positions());
     for (const Sequence& s : all) {
       CacheView keys(shared_keys.all(), s.pages, kPageSlots);
       CacheView values(shared_values.all(), s.pages, kPageSlots);
@@ -78,7 +91,10 @@ TEST_P(SequencesTest, BatchMatchesSequentialCalls) {
                             .prefix = s.prefix,
                             .masks = s.masks,
                             .heads = kHeads,
-                            .y = rows(y)});
+                            .y = rows(y),
+                            .scale = kHeads.score_scale(),
+                            .window = s.window,
+                            .positions = positions[attentions.size()]});
     }
     stores.insert(stores.end(), value_stores.begin(), value_stores.end());
     if (together) {

@@ -23,7 +23,7 @@ enum class Operation : std::uint8_t {
   rope,
   store,
   attention,
-  swiglu,
+  gate,
   compact,
   top_k,
   argmax,
@@ -37,16 +37,16 @@ inline constexpr std::array kOperations = {
     Operation::write,           Operation::wait,      Operation::read,
     Operation::embed,           Operation::rms_norm,  Operation::matmul,
     Operation::matmuls,         Operation::rope,      Operation::store,
-    Operation::attention,       Operation::swiglu,    Operation::compact,
+    Operation::attention,       Operation::gate,      Operation::compact,
     Operation::top_k,           Operation::argmax,    Operation::gather_layers,
     Operation::group_attention, Operation::group_mean};
 
 inline std::string name_of(Operation operation) {
   constexpr const char* kNames[] = {
-      "allocate", "upload", "upload_matrix", "write",           "wait",
-      "read",     "embed",  "rms_norm",      "matmul",          "matmuls",
-      "rope",     "store",  "attention",     "swiglu",          "compact",
-      "top_k",    "argmax", "gather_layers", "group_attention", "group_mean"};
+      "allocate",        "upload",    "upload_matrix", "write",   "wait",   "read",
+      "embed",           "rms_norm",  "matmul",        "matmuls", "rope",   "store",
+      "attention",       "gate",      "compact",       "top_k",   "argmax", "gather_layers",
+      "group_attention", "group_mean"};
   return kNames[static_cast<std::size_t>(operation)];
 }
 
@@ -70,6 +70,7 @@ class FailingBackend final : public Backend {
 
   std::string_view name() const override { return "failing"; }
   bool takes_pages() const override { return inner_->takes_pages(); }
+  std::uint32_t head_dim_max() const override { return inner_->head_dim_max(); }
   bool takes_cache_type(DType type) const override { return inner_->takes_cache_type(type); }
   DType drafter_cache_type() const override { return inner_->drafter_cache_type(); }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override {
@@ -129,9 +130,9 @@ class FailingBackend final : public Backend {
     count(Operation::attention);
     inner_->attention(op);
   }
-  void swiglu(const SwigluOp& op) override {
-    count(Operation::swiglu);
-    inner_->swiglu(op);
+  void gate(const GateOp& op) override {
+    count(Operation::gate);
+    inner_->gate(op);
   }
   void compact(const CompactOp& op) override {
     count(Operation::compact);
@@ -157,6 +158,9 @@ class FailingBackend final : public Backend {
     count(Operation::group_mean);
     inner_->group_mean(op);
   }
+  // The toy models run none of these.
+  void scale(const ScaleOp& op) override { inner_->scale(op); }
+  void soft_cap(const SoftCapOp& op) override { inner_->soft_cap(op); }
 
  private:
   void count(Operation operation) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct HeadAttention {
   std::uint64_t k_stride;
   std::uint64_t v_stride;
   std::uint32_t head_dim;
+  float scale;
+  const float* sink;  // or null
 };
 
 void attend(const HeadAttention& a, std::span<const std::uint64_t> rows, float* y) {
@@ -33,10 +36,11 @@ void attend(const HeadAttention& a, std::span<const std::uint64_t> rows, float* 
     for (std::uint32_t d = 0; d < a.head_dim; ++d) {
       dot += double{a.q[d]} * double{a.k[rows[i] * a.k_stride + d]};
     }
-    weights[i] = dot / std::sqrt(static_cast<double>(a.head_dim));
+    weights[i] = dot * double{a.scale};
   }
-  const double largest = *std::max_element(weights.begin(), weights.end());
-  double total = 0.0;
+  double largest = *std::max_element(weights.begin(), weights.end());
+  if (a.sink != nullptr) largest = std::max(largest, double{*a.sink});
+  double total = a.sink != nullptr ? std::exp(double{*a.sink} - largest) : 0.0;
   for (double& weight : weights) total += weight = std::exp(weight - largest);
   for (std::uint32_t d = 0; d < a.head_dim; ++d) {
     double sum = 0.0;
@@ -45,6 +49,27 @@ void attend(const HeadAttention& a, std::span<const std::uint64_t> rows, float* 
     }
     y[d] = static_cast<float>(sum / total);
   }
+}
+
+double gated(Activation activation, double gate, double up) {
+  switch (activation) {
+    case Activation::silu:
+      return gate / (1.0 + std::exp(-gate)) * up;
+    case Activation::gelu:
+      return gate / 2.0 *
+             (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) *
+                              (gate + 0.044715 * gate * gate * gate))) *
+             up;
+    case Activation::clamped: {
+      const double limited = std::min(gate, 7.0);
+      return limited / (1.0 + std::exp(-1.702 * limited)) * (std::clamp(up, -7.0, 7.0) + 1.0);
+    }
+    case Activation::sigmoid:
+      return up / (1.0 + std::exp(-gate));
+    case Activation::identity:
+      break;
+  }
+  return gate * up;
 }
 
 class ReferenceBackend final : public HostBackend {
@@ -63,14 +88,18 @@ class ReferenceBackend final : public HostBackend {
   void rms_norm(const RmsNormOp& op) override {
     check_op(op);
     const float* weight = f32_data(op.weight);
+    const std::uint32_t cols = op.weight.cols;
     for (std::uint32_t r = 0; r < op.x.rows; ++r) {
-      const float* x = data(op.x) + r * op.x.stride;
-      float* y = data(op.y) + r * op.y.stride;
-      double sum = 0.0;
-      for (std::uint32_t i = 0; i < op.x.cols; ++i) sum += double{x[i]} * double{x[i]};
-      const double scale = 1.0 / std::sqrt(sum / op.x.cols + double{op.epsilon});
-      for (std::uint32_t i = 0; i < op.x.cols; ++i) {
-        y[i] = static_cast<float>(double{x[i]} * scale * double{weight[i]});
+      for (std::uint32_t first = 0; first < op.x.cols; first += cols) {
+        const float* x = data(op.x) + r * op.x.stride + first;
+        float* y = data(op.y) + r * op.y.stride + first;
+        double sum = 0.0;
+        for (std::uint32_t i = 0; i < cols; ++i) sum += double{x[i]} * double{x[i]};
+        const double scale = 1.0 / std::sqrt(sum / cols + double{op.epsilon});
+        for (std::uint32_t i = 0; i < cols; ++i) {
+          const double before = op.into == Into::accumulate ? double{y[i]} : 0.0;
+          y[i] = static_cast<float>(before + double{x[i]} * scale * double{weight[i]});
+        }
       }
     }
   }
@@ -85,7 +114,7 @@ class ReferenceBackend final : public HostBackend {
       for (std::uint32_t r = 0; r < op.x.rows; ++r) {
         const float* x = data(op.x) + r * op.x.stride;
         float& y = data(op.y)[r * op.y.stride + o];
-        double sum = op.into == MatmulOp::Into::accumulate ? double{y} : 0.0;
+        double sum = op.into == Into::accumulate ? double{y} : 0.0;
         for (std::size_t i = 0; i < row.size(); ++i) sum += double{x[i]} * double{row[i]};
         if (bias != nullptr) sum += double{bias[o]};
         y = static_cast<float>(sum);
@@ -95,7 +124,8 @@ class ReferenceBackend final : public HostBackend {
 
   void rope(const RopeOp& op) override {
     check_op(op);
-    const std::uint32_t half = op.head_dim / 2;
+    if (op.rotated == 0) return;
+    const std::uint32_t half = op.rotated / 2;
     for (std::uint32_t r = 0; r < op.x.rows; ++r) {
       const float* cosines = data(op.cos_sin) + op.positions[r] * op.cos_sin.stride;
       const float* sines = cosines + half;
@@ -145,7 +175,10 @@ class ReferenceBackend final : public HostBackend {
           if (op.masks[r].test(j)) slots.push_back(op.prefix + j);
         }
       }
-      attend_row(op.heads, {op.q, keys.data(), stride, values.data(), stride, op.y}, r, slots);
+      attend_row(
+          op.heads,
+          {op.q, keys.data(), stride, values.data(), stride, op.y, op.scale, f32_data(op.sinks)}, r,
+          std::span(slots).subspan(op.window_begin(r)));
     }
   }
 
@@ -154,19 +187,23 @@ class ReferenceBackend final : public HostBackend {
     std::vector<std::uint64_t> rows(op.group_rows);
     for (std::uint32_t r = 0; r < op.q.rows; ++r) {
       std::iota(rows.begin(), rows.end(), r - r % op.group_rows);
-      attend_row(op.heads, {op.q, data(op.k), op.k.stride, data(op.v), op.v.stride, op.y}, r, rows);
+      attend_row(op.heads,
+                 {op.q, data(op.k), op.k.stride, data(op.v), op.v.stride, op.y,
+                  op.heads.score_scale(), nullptr},
+                 r, rows);
     }
   }
 
-  void swiglu(const SwigluOp& op) override {
+  void gate(const GateOp& op) override {
     check_op(op);
     for (std::uint32_t r = 0; r < op.y.rows; ++r) {
       const float* gate = data(op.gate) + r * op.gate.stride;
       const float* up = data(op.up) + r * op.up.stride;
       float* y = data(op.y) + r * op.y.stride;
+      const float one = gate[0];
       for (std::uint32_t i = 0; i < op.y.cols; ++i) {
-        const double g = double{gate[i]};
-        y[i] = static_cast<float>(g / (1.0 + std::exp(-g)) * double{up[i]});
+        const float g = op.gate.cols == 1 ? one : gate[i];
+        y[i] = static_cast<float>(gated(op.activation, double{g}, double{up[i]}));
       }
     }
   }
@@ -257,6 +294,23 @@ class ReferenceBackend final : public HostBackend {
     }
   }
 
+  void scale(const ScaleOp& op) override {
+    check_op(op);
+    for (std::uint32_t r = 0; r < op.x.rows; ++r) {
+      for (std::uint32_t i = 0; i < op.x.cols; ++i) data(op.x)[r * op.x.stride + i] *= op.factor;
+    }
+  }
+
+  void soft_cap(const SoftCapOp& op) override {
+    check_op(op);
+    for (std::uint32_t r = 0; r < op.x.rows; ++r) {
+      for (std::uint32_t i = 0; i < op.x.cols; ++i) {
+        float& x = data(op.x)[r * op.x.stride + i];
+        x = static_cast<float>(double{op.cap} * std::tanh(double{x} / double{op.cap}));
+      }
+    }
+  }
+
  private:
   struct Attended {
     const Matrix& q;
@@ -265,6 +319,8 @@ class ReferenceBackend final : public HostBackend {
     const float* v;
     std::uint64_t v_stride;
     const Matrix& y;
+    float scale;
+    const float* sinks;  // per query head, or null
   };
 
   static std::span<std::byte> bytes_of(const CacheRows& cache, std::uint64_t row) {
@@ -301,7 +357,9 @@ class ReferenceBackend final : public HostBackend {
                             .v = m.v + kv_head * heads.head_dim,
                             .k_stride = m.k_stride,
                             .v_stride = m.v_stride,
-                            .head_dim = heads.head_dim};
+                            .head_dim = heads.head_dim,
+                            .scale = m.scale,
+                            .sink = m.sinks != nullptr ? m.sinks + head : nullptr};
       attend(a, rows, data(m.y) + r * m.y.stride + head * heads.head_dim);
     }
   }

@@ -20,7 +20,8 @@ class VulkanAttentionTest : public OpenVulkanTest {
                         .prefix = prefix,
                         .masks = masks,
                         .heads = heads,
-                        .y = y.all()});
+                        .y = y.all(),
+                        .scale = heads.score_scale()});
     return values_of(*vulkan_, y.all());
   }
 };
@@ -60,7 +61,8 @@ TEST_F(VulkanAttentionTest, RecordsCommandsAgainOnlyIfSplitIsAdded) {
                         .prefix = prefix,
                         .masks = {},
                         .heads = kHeads,
-                        .y = y.all()});
+                        .y = y.all(),
+                        .scale = kHeads.score_scale()});
     values_of(*vulkan_, y.all());
     return vulkan_->counts().recordings;
   };

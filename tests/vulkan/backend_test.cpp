@@ -200,7 +200,8 @@ TEST_F(VulkanBackendTest, SubgroupsKeepEveryBit) {
                      .prefix = prefix,
                      .masks = masks,
                      .heads = heads,
-                     .y = q.all()});
+                     .y = q.all(),
+                     .scale = heads.score_scale()});
         mine.push_back(values_of(b, q.all()));
       }
     }
@@ -256,7 +257,9 @@ TEST_F(VulkanBackendTest, FindsIntegerDotProductsOnVulkan12) {
 TEST_F(VulkanBackendTest, RefusesMatrixTooLargeToBind) {
   const auto backend = open_with({.storage_range_max = 16384}).value();
   const OwnedMatrix x(*backend, 100, 100);
-  EXPECT_THROW(backend->swiglu({.gate = x.all(), .up = x.all(), .y = x.all()}), DeviceError);
+  EXPECT_THROW(
+      backend->gate({.gate = x.all(), .up = x.all(), .y = x.all(), .activation = Activation::silu}),
+      DeviceError);
 }
 
 // Rows of logits and long prompts' activations exceed the inline limit of command buffers.
@@ -418,11 +421,11 @@ TEST_F(VulkanBackendTest, MeasuresOperationsByDeviceClock) {
   const OwnedMatrix x = matrix_of(*backend, 64, 1000, random_floats(1, 64'000));
   values_of(*backend, x.rows(1));
   backend->set_timing(MeasuredBackend::Timing::each);
-  backend->swiglu({.gate = x.all(), .up = x.all(), .y = x.all()});
+  backend->gate({.gate = x.all(), .up = x.all(), .y = x.all(), .activation = Activation::silu});
   values_of(*backend, x.rows(1));
   const auto times = backend->take_times();
   ASSERT_EQ(times.size(), 1u);
-  EXPECT_EQ(times[0].name, "swiglu");
+  EXPECT_EQ(times[0].name, "gate");
   EXPECT_GE(times[0].seconds, 0.0);
   EXPECT_LT(times[0].seconds, 100.0);
 }

@@ -48,7 +48,10 @@ TEST_F(VulkanHangTest, IsDetectedWhenMemoryIsFreed) {
   {
     std::optional<OwnedMatrix> alone = matrix_in_its_own_block(*backend_);
     const OwnedMatrix x = matrix_of(*backend_, 2, 64, random_floats(1, 128));
-    backend_->swiglu({.gate = alone->all(), .up = alone->all(), .y = alone->all()});
+    backend_->gate({.gate = alone->all(),
+                    .up = alone->all(),
+                    .y = alone->all(),
+                    .activation = Activation::silu});
     hang.waits_before = 0;
     alone.reset();
     EXPECT_EQ(hang.timeouts, 1);

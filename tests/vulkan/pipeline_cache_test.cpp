@@ -14,7 +14,8 @@ class PipelineCacheTest : public VulkanTest {
     const auto backend = open_with({}, {.cache_directory = directory_.path() / "cache"});
     ASSERT_TRUE(backend) << backend.error().message;
     const OwnedMatrix x = matrix_of(**backend, 1, 4, Floats{1, 2, 3, 4});
-    (*backend)->swiglu({.gate = x.all(), .up = x.all(), .y = x.all()});
+    (*backend)->gate(
+        {.gate = x.all(), .up = x.all(), .y = x.all(), .activation = Activation::silu});
     values_of(**backend, x.all());
   }
   std::filesystem::path file() {

@@ -230,9 +230,10 @@ class Bench {
       }),
            8.0 * rows * dim);
     }
-    for (const std::uint32_t rows : widths("swiglu 14336")) {
-      line("swiglu 14336", rows, timer_.seconds([&](int) {
-        return swiglu({in(x, ffn), in(y, ffn), out(y, ffn), rows, ffn}, timer_.stream());
+    for (const std::uint32_t rows : widths("gate 14336")) {
+      line("gate 14336", rows, timer_.seconds([&](int) {
+        return gate({in(x, ffn), in(y, ffn), out(y, ffn), rows, ffn, Activation::silu, false},
+                    timer_.stream());
       }),
            12.0 * rows * ffn);
     }
@@ -248,9 +249,10 @@ class Bench {
       }),
            (4.0 + kRoundedBytes) * rows * dim);
     }
-    for (const std::uint32_t rows : widths("swiglu_quantize 14336")) {
-      line("swiglu_quantize 14336", rows, timer_.seconds([&](int) {
-        return swiglu_quantize({in(x, ffn), in(y, ffn), rounded, rows, ffn}, timer_.stream());
+    for (const std::uint32_t rows : widths("gate_quantize 14336")) {
+      line("gate_quantize 14336", rows, timer_.seconds([&](int) {
+        return gate_quantize({in(x, ffn), in(y, ffn), rounded, rows, ffn, Activation::silu, false},
+                             timer_.stream());
       }),
            (8.0 + kRoundedBytes) * rows * ffn);
     }

@@ -22,7 +22,7 @@ void check_rope(Report& report) {
   for (const bool pairs : {false, true}) {
     const Array<float> x_on_device(x);
     must(rope({out_rows(x_on_device, sizes.dim), sizes.dim, positions_on_device.data(),
-               rows_of(table_on_device, head_dim), 64, head_dim, pairs},
+               rows_of(table_on_device, head_dim), 64, head_dim, head_dim, pairs},
               nullptr),
          "rope");
     const auto values = x_on_device.values();
@@ -76,14 +76,14 @@ void check_rope_store(Report& report, DType type) {
       if (together) {
         must(rope_store({out_rows(q, query_cols), query_cols, of_keys, of_values, cols, type,
                          positions_on_device.data(), places_on_device.data(),
-                         rows_of(table, head_dim), rows, head_dim, pairs},
+                         rows_of(table, head_dim), rows, head_dim, head_dim, pairs},
                         nullptr),
              "rope_store");
       } else {
         for (const auto& [x, count] :
              {std::pair(out_rows(q, query_cols), query_cols), std::pair(out_rows(k, cols), cols)}) {
           must(rope({x, count, positions_on_device.data(), rows_of(table, head_dim), rows, head_dim,
-                     pairs},
+                     head_dim, pairs},
                     nullptr),
                "rope");
         }

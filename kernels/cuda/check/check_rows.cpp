@@ -57,24 +57,24 @@ void check_rms_norm(Report& report) {
   report.row("rms_norm", "64 rows", error, 1e-6);
 }
 
-void check_swiglu(Report& report) {
+void check_gate(Report& report) {
   const Sizes& sizes = report.sizes();
-  auto gate = numbers(1, 64 * sizes.ffn);
-  for (float& g : gate) g *= 20.0f;
-  const auto up = numbers(2, gate.size());
-  const Array<float> gate_on_device(gate);
+  auto gates = numbers(1, 64 * sizes.ffn);
+  for (float& g : gates) g *= 20.0f;
+  const auto up = numbers(2, gates.size());
+  const Array<float> gate_on_device(gates);
   const Array<float> up_on_device(up);
-  must(swiglu({rows_of(gate_on_device, sizes.ffn), rows_of(up_on_device, sizes.ffn),
-               out_rows(gate_on_device, sizes.ffn), 64, sizes.ffn},
-              nullptr),
-       "swiglu");
+  must(gate({rows_of(gate_on_device, sizes.ffn), rows_of(up_on_device, sizes.ffn),
+             out_rows(gate_on_device, sizes.ffn), 64, sizes.ffn, Activation::silu, false},
+            nullptr),
+       "gate");
   const auto values = gate_on_device.values();
   double error = 0.0;
-  for (std::size_t i = 0; i < gate.size(); ++i) {
-    const double g{gate[i]};
+  for (std::size_t i = 0; i < gates.size(); ++i) {
+    const double g{gates[i]};
     error = larger(error, std::fabs(double{values[i]} - g / (1.0 + std::exp(-g)) * double{up[i]}));
   }
-  report.row("swiglu", "64 rows, in place", error, 2e-5);
+  report.row("gate", "64 rows, in place", error, 2e-5);
 }
 
 namespace {
@@ -107,7 +107,7 @@ struct Quantized {
 
 }  // namespace
 
-// Fused norm and SwiGLU with rounding, against two launches. Rows start at any offset; among them
+// Fused norm and gate with rounding, against two launches. Rows start at any offset; among them
 // are one of zeros, one too small, one with infinite squares, and one with infinity.
 void check_quantizing(Report& report, std::uint32_t cols) {
   constexpr std::uint32_t kRows = 33;
@@ -138,15 +138,16 @@ void check_quantizing(Report& report, std::uint32_t cols) {
          "rms_norm");
     must(quantize({rows_of(y, cols), kRows, cols, apart_from.rows()}, nullptr), "quantize");
     report.claim("rms_norm_quantize", what, together.same_as(apart_from));
-    must(swiglu_quantize(
-             {rows_of(x_on_device, stride), rows_of(up, stride), together.rows(), kRows, cols},
-             nullptr),
-         "swiglu_quantize");
-    must(swiglu({rows_of(x_on_device, stride), rows_of(up, stride), out_rows(y, cols), kRows, cols},
-                nullptr),
-         "swiglu");
+    must(gate_quantize({rows_of(x_on_device, stride), rows_of(up, stride), together.rows(), kRows,
+                        cols, Activation::silu, false},
+                       nullptr),
+         "gate_quantize");
+    must(gate({rows_of(x_on_device, stride), rows_of(up, stride), out_rows(y, cols), kRows, cols,
+               Activation::silu, false},
+              nullptr),
+         "gate");
     must(quantize({rows_of(y, cols), kRows, cols, apart_from.rows()}, nullptr), "quantize");
-    report.claim("swiglu_quantize", what, together.same_as(apart_from));
+    report.claim("gate_quantize", what, together.same_as(apart_from));
   }
 }
 

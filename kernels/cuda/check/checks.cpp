@@ -17,7 +17,7 @@ int run_checks(bool small) {
   Report report(s);
   for (const DType type : kDTypes) check_embed(report, type);
   check_rms_norm(report);
-  check_swiglu(report);
+  check_gate(report);
   // Rows of whole groups, with a partial one, and longer than a block keeps in registers.
   for (const std::uint32_t cols : {s.dim, s.ffn, 1120u, 8704u}) check_quantizing(report, cols);
   for (const DType type : kDTypes) {

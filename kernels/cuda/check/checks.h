@@ -48,7 +48,7 @@ class Report {
 
 void check_embed(Report& report, DType type);
 void check_rms_norm(Report& report);
-void check_swiglu(Report& report);
+void check_gate(Report& report);
 void check_quantizing(Report& report, std::uint32_t cols);
 void check_choices(Report& report);
 

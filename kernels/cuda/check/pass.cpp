@@ -105,13 +105,15 @@ class Decoder {
       norm(rows);
       products(rows, library, normed_, shape_.dim,
                {{layer.gate, gate_.data(), false}, {layer.up, up_.data(), false}});
-      must(swiglu({{gate_.data(), shape_.ffn},
-                   {up_.data(), shape_.ffn},
-                   {gate_.data(), shape_.ffn},
-                   rows,
-                   shape_.ffn},
-                  stream_),
-           "swiglu");
+      must(gate({{gate_.data(), shape_.ffn},
+                 {up_.data(), shape_.ffn},
+                 {gate_.data(), shape_.ffn},
+                 rows,
+                 shape_.ffn,
+                 Activation::silu,
+                 false},
+                stream_),
+           "gate");
       products(rows, library, gate_, shape_.ffn, {{layer.down, x.data, true}});
     }
     norm(rows);
@@ -212,6 +214,7 @@ class Decoder {
                      places_.data(),
                      {cos_sin_.data(), shape_.heads.head_dim},
                      rows,
+                     shape_.heads.head_dim,
                      shape_.heads.head_dim,
                      true},
                     stream_),

@@ -120,7 +120,17 @@ class Attention {
   // `keys`, `values`: with the page_slots of the parts' pages; their own pages are ignored.
   AttentionArgs args(const ConstRows& q, const Cache& keys, const Cache& values,
                      const Rows& y) const {
-    return {q, keys, values, table_.data(), plan_, heads_, y, scratch_.data(), scratch_.count()};
+    return {q,
+            keys,
+            values,
+            table_.data(),
+            plan_,
+            heads_,
+            y,
+            scratch_.data(),
+            scratch_.count(),
+            1.0f / std::sqrt(static_cast<float>(heads_.head_dim)),
+            nullptr};
   }
 
  private:

@@ -189,6 +189,7 @@ void EagleNetwork::add_inputs(std::uint32_t first_position, std::uint32_t count)
                  .positions = positions,
                  .cos_sin = m_->layer_.cos_sin,
                  .head_dim = m_->layer_.shape.heads.head_dim,
+                 .rotated = m_->layer_.shape.heads.head_dim,
                  .style = m_->layer_.rope_style});
   backend_.store({.x = keys, .cache = cache_.keys()[0], .first = memory_count()});
   backend_.store({.x = values, .cache = cache_.values()[0], .first = memory_count()});
@@ -260,7 +261,8 @@ void EagleNetwork::expand(std::span<const GrowthNode> nodes, Leave leave) {
                       .prefix = 0,
                       .masks = parents,
                       .heads = m_->gather_heads_,
-                      .y = features});
+                      .y = features,
+                      .scale = m_->gather_heads_.score_scale()});
   const Matrix x = fuse(rows.tokens, features);
   const std::uint32_t prefix = memory_count() + own_inputs();
   run_layer(x, {.positions = rows.positions,
@@ -278,11 +280,8 @@ Matrix EagleNetwork::fuse(std::span<const std::uint32_t> tokens, const Matrix& f
   const Matrix x = m_->x_.rows(count);
   backend_.embed({.table = m_->embedding_, .tokens = tokens, .y = embedded});
   backend_.matmul({.x = embedded, .weight = m_->fc_embedding_, .bias = m_->fc_bias_, .y = x});
-  backend_.matmul({.x = features,
-                   .weight = m_->fc_feature_,
-                   .bias = {},
-                   .y = x,
-                   .into = MatmulOp::Into::accumulate});
+  backend_.matmul(
+      {.x = features, .weight = m_->fc_feature_, .bias = {}, .y = x, .into = Into::accumulate});
   return x;
 }
 

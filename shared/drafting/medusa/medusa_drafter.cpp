@@ -54,7 +54,10 @@ Matrix MedusaHeads::logits(std::span<const float> feature, std::uint32_t first,
                      .bias = head.bias,
                      .y = inner.row_range(i, 1)});
   }
-  backend_.swiglu({.gate = inner, .up = twos_.rows(count), .y = every_second(1)});
+  backend_.gate({.gate = inner,
+                 .up = twos_.rows(count),
+                 .y = every_second(1),
+                 .activation = Activation::silu});
   const Matrix hidden = hidden_.rows(count);
   backend_.group_mean({.x = pairs_.rows(2 * count), .group_rows = 2, .y = hidden});
   const Matrix logits = logits_.rows(count);

@@ -128,6 +128,7 @@ void MoaNetwork::append_memory(std::uint32_t first_position, std::span<const flo
                  .positions = positions,
                  .cos_sin = m_->ca_.cos_sin,
                  .head_dim = m_->ca_.shape.heads.head_dim,
+                 .rotated = m_->ca_.shape.heads.head_dim,
                  .style = m_->ca_.rope_style});
   backend_.store({.x = keys, .cache = ca_memory_.keys()[0], .first = slot});
   backend_.store({.x = values, .cache = ca_memory_.values()[0], .first = slot});
@@ -266,6 +267,7 @@ void MoaNetwork::cross_attend(const Matrix& x, std::span<const std::uint32_t> po
                    .positions = positions,
                    .cos_sin = m_->ca_.cos_sin,
                    .head_dim = m_->ca_.shape.heads.head_dim,
+                   .rotated = m_->ca_.shape.heads.head_dim,
                    .style = m_->ca_.rope_style});
     backend_.attention({.q = q,
                         .keys = ca_memory_.keys()[0],
@@ -273,9 +275,9 @@ void MoaNetwork::cross_attend(const Matrix& x, std::span<const std::uint32_t> po
                         .prefix = memory_count(),
                         .masks = {},
                         .heads = m_->ca_.shape.heads,
-                        .y = attended});
-    backend_.matmul(
-        {.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = MatmulOp::Into::accumulate});
+                        .y = attended,
+                        .scale = m_->ca_.shape.heads.score_scale()});
+    backend_.matmul({.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = Into::accumulate});
   }
   feed_forward(backend_, m_->ca_, m_->ca_scratch_, x);
 }

@@ -57,6 +57,7 @@ void LayerSelfAttention::mean(const KvCache& target, std::span<const std::uint32
                    .positions = std::span(layer_indices_).first(rows),
                    .cos_sin = layer_.cos_sin,
                    .head_dim = layer_.shape.heads.head_dim,
+                   .rotated = layer_.shape.heads.head_dim,
                    .style = layer_.rope_style});
   }
   backend_.group_attention({.q = q,
@@ -65,8 +66,7 @@ void LayerSelfAttention::mean(const KvCache& target, std::span<const std::uint32
                             .group_rows = layer_count_,
                             .heads = layer_.shape.heads,
                             .y = attended});
-  backend_.matmul(
-      {.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = MatmulOp::Into::accumulate});
+  backend_.matmul({.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = Into::accumulate});
   feed_forward(backend_, layer_, scratch_, x);
   backend_.group_mean({.x = x, .group_rows = layer_count_, .y = y});
 }
