@@ -65,7 +65,8 @@ __device__ Sum<kParts> section_of_splits(const float* from, std::size_t stride, 
 
 // One block per query head of a row: its warps take sections in turn, its lanes dimensions.
 template <std::uint32_t kDims, std::uint32_t kPieceSplits>
-__global__ void __launch_bounds__(kCombineThreads) combine_kernel(AttentionArgs a) {
+__global__ void __launch_bounds__(kCombineThreads, kDims <= 128 ? 2 : 1)
+    combine_kernel(AttentionArgs a) {
   take_turn();
   constexpr std::uint32_t kParts = kDims / (4 * kWarp);
   __shared__ float4 values[kCombineWarps][kDims / 4];

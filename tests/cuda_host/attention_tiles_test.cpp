@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -118,8 +119,10 @@ class OneRowEach {
   static constexpr cuda::Heads kHeads{.kv_heads = 64, .group = 1, .head_dim = 8};
   static constexpr std::uint32_t kCols = 64 * 8;
 
-  explicit OneRowEach(std::vector<std::uint32_t> prefixes)
+  // `begins`: first ranks of the rows' windows; empty: no windows.
+  explicit OneRowEach(std::vector<std::uint32_t> prefixes, std::vector<std::uint32_t> begins = {})
       : prefixes_(std::move(prefixes)),
+        begins_(std::move(begins)),
         q_(random_floats(1, prefixes_.size() * kCols)),
         numbers_(random_floats(2, prefixes_.back() * std::size_t{kCols})) {}
 
@@ -133,7 +136,8 @@ class OneRowEach {
                        .tail_slots = 0,
                        .masks = nullptr,
                        .pages = nullptr,
-                       .page_count = 0});
+                       .page_count = 0,
+                       .begins = begins_.empty() ? nullptr : &begins_[i]});
     }
     cuda::AttentionPlan plan{};
     std::vector<std::uint32_t> table(cuda::attention_table_words(parts.data(), count));
@@ -173,6 +177,7 @@ class OneRowEach {
 
  private:
   std::vector<std::uint32_t> prefixes_;
+  std::vector<std::uint32_t> begins_;
   Floats q_;
   Floats numbers_;
 };
@@ -195,6 +200,76 @@ TEST(AttentionTilesTest, PartSizesGiveSameBits) {
     EXPECT_EQ(splits, row < 15 ? 1 : cuda::kChunkSplits);
     EXPECT_TRUE(
         same_bytes(alone, std::span(sections).subspan(row * OneRowEach::kCols, OneRowEach::kCols)))
+        << "row " << row;
+  }
+}
+
+// Windows that begin in the first or a later part, at its first rank or inside a split.
+TEST(AttentionTilesTest, PartSizesOfWindowsGiveSameBits) {
+  std::vector<std::uint32_t> prefixes;
+  std::vector<std::uint32_t> begins;
+  for (std::uint32_t i = 0; i < 12; ++i) {
+    prefixes.push_back(60 + i);
+    begins.push_back(3 * i);
+  }
+  const std::pair<std::uint32_t, std::uint32_t> longer[] = {
+      {430, 128}, {700, 333}, {900, 512}, {1300, 700}};
+  for (const auto& [prefix, begin] : longer) {
+    prefixes.push_back(prefix);
+    begins.push_back(begin);
+  }
+  OneRowEach rows(prefixes, begins);
+  std::uint32_t splits = 0;
+  const Floats sections = rows.attended(0, 16, cuda_host::kBlockMemoryBytesMax, splits);
+  EXPECT_EQ(splits, cuda::kSectionSplits);
+  const Floats chunks = rows.attended(0, 16, std::size_t{16} << 10, splits);
+  EXPECT_EQ(splits, cuda::kChunkSplits);
+  EXPECT_TRUE(same_bytes(chunks, sections));
+  for (const std::size_t row : {0u, 11u, 12u, 13u, 14u, 15u}) {
+    const Floats alone = rows.attended(row, 1, cuda_host::kBlockMemoryBytesMax, splits);
+    EXPECT_TRUE(
+        same_bytes(alone, std::span(sections).subspan(row * OneRowEach::kCols, OneRowEach::kCols)))
+        << "row " << row;
+  }
+}
+
+// Rows of a tile whose windows begin at different slots of a section.
+TEST(AttentionTilesTest, WindowedRowsOfSectionsMatchSingleRows) {
+  constexpr HeadShape kHeads{.query_heads = 64, .kv_heads = 64, .head_dim = 8};
+  constexpr std::uint32_t kRows = 96;
+  constexpr std::uint32_t kPrefix = 1500;
+  constexpr std::uint32_t kWindow = 1000;
+  const auto backend = make_cuda_backend({});
+  const auto cache = [&](std::uint64_t seed) {
+    return matrix_of(*backend, kPrefix + kRows, kHeads.kv_cols(),
+                     random_floats(seed, (kPrefix + kRows) * std::size_t{kHeads.kv_cols()}));
+  };
+  const OwnedMatrix keys = cache(1);
+  const OwnedMatrix values = cache(2);
+  const OwnedMatrix q = matrix_of(*backend, kRows, kHeads.query_cols(),
+                                  random_floats(3, std::size_t{kRows} * kHeads.query_cols()));
+  std::vector<std::uint32_t> positions(kRows);
+  std::iota(positions.begin(), positions.end(), kPrefix);
+  const OwnedMatrix y(*backend, kRows, kHeads.query_cols());
+  const auto attended = [&](std::uint32_t first, std::uint32_t count) {
+    const Matrix to = y.rows(count);
+    backend->attention({.q = q.all().row_range(first, count),
+                        .keys = keys.all(),
+                        .values = values.all(),
+                        .prefix = kPrefix + first,
+                        .masks = causal_masks(count),
+                        .heads = kHeads,
+                        .y = to,
+                        .scale = 1.0f,
+                        .window = kWindow,
+                        .positions = std::span(positions).subspan(first, count)});
+    return values_of(*backend, to);
+  };
+  const Floats together = attended(0, kRows);
+  for (const std::uint32_t row : {0u, 15u, 16u, 36u, kRows - 1}) {
+    EXPECT_TRUE(same_bytes(
+        attended(row, 1),
+        std::span(together).subspan(row * std::size_t{kHeads.query_cols()}, kHeads.query_cols())))
         << "row " << row;
   }
 }
@@ -235,6 +310,8 @@ TEST(AttentionPlanTest, DependsOnEveryInput) {
   changes(parts[1].rows, 2);
   changes(masks[3 * cuda::kMaskWords], 2);
   changes(pages[2], 9);
+  const std::uint32_t begin = 5;
+  changes(parts[1].begins, &begin);
   std::swap(parts[0].rows, parts[2].rows);  // as many in all
   EXPECT_FALSE(is_planned(3));
 }
@@ -301,24 +378,49 @@ TEST(AttentionWithoutTilesTest, MatchesReferenceAndRowsAreBitExact) {
     const Floats k = random_floats(2, (kPrefix + kRows) * std::size_t{heads.kv_cols()});
     const Floats v = random_floats(3, k.size());
     const auto attended = [&](Backend& on, DType type, std::uint32_t first, std::uint32_t rows,
-                              std::uint32_t prefix, const std::vector<AncestorMask>& masks) {
+                              std::uint32_t prefix, const std::vector<AncestorMask>& masks,
+                              std::uint32_t window, const Floats& keys) {
+      std::vector<std::uint32_t> positions(rows, prefix - 1);
+      for (std::uint32_t r = 0; r < masks.size(); ++r) {
+        for (std::uint32_t j = 0; j < rows; ++j) positions[r] += masks[r].test(j) ? 1 : 0;
+      }
       const OwnedMatrix q_matrix = matrix_of(on, kRows, heads.query_cols(), q);
-      return attend(on, heads, q_matrix.all().row_range(first, rows),
-                    Cache(on, type, heads.kv_cols(), k), Cache(on, type, heads.kv_cols(), v),
-                    prefix, masks);
+      const OwnedMatrix y(on, rows, heads.query_cols());
+      const Cache stored_keys(on, type, heads.kv_cols(), keys);
+      const Cache stored_values(on, type, heads.kv_cols(), v);
+      on.attention({.q = q_matrix.all().row_range(first, rows),
+                    .keys = stored_keys,
+                    .values = stored_values,
+                    .prefix = prefix,
+                    .masks = masks,
+                    .heads = heads,
+                    .y = y.all(),
+                    .scale = heads.score_scale(),
+                    .window = window,
+                    .positions = positions});
+      return values_of(on, y.all());
     };
     const auto tree = random_tree(4, kRows);
     for (const DType type : kTypes) {
-      const Floats y = attended(*backend, type, 0, kRows, kPrefix, tree);
-      const Floats expected = attended(*reference, type, 0, kRows, kPrefix, tree);
-      for (std::size_t i = 0; i < y.size(); ++i) {
-        expect_near(y[i], double{expected[i]}, 4e-6, std::string(traits(type).name));
-      }
-      const Floats chain = attended(*backend, type, 0, kRows, kPrefix, causal_masks(kRows));
-      for (const std::uint32_t r : {0u, 17u, kRows - 1}) {
-        EXPECT_TRUE(same_bytes(attended(*backend, type, r, 1, kPrefix + r + 1, {}),
-                               std::span(chain).subspan(r * cols, cols)))
-            << traits(type).name << ", row " << r;
+      for (const std::uint32_t window : {0u, 33u}) {
+        const std::string what =
+            std::string(traits(type).name) + ", window " + std::to_string(window);
+        const Floats y = attended(*backend, type, 0, kRows, kPrefix, tree, window, k);
+        const Floats expected = attended(*reference, type, 0, kRows, kPrefix, tree, window, k);
+        for (std::size_t i = 0; i < y.size(); ++i) {
+          expect_near(y[i], double{expected[i]}, 4e-6, what);
+        }
+        const auto chain_masks = causal_masks(kRows);
+        const Floats chain = attended(*backend, type, 0, kRows, kPrefix, chain_masks, window, k);
+        for (const std::uint32_t r : {0u, 17u, kRows - 1}) {
+          // Hidden slots have no effect.
+          Floats keys = k;
+          const std::uint32_t hidden = window != 0 ? kPrefix + r + 1 - window : 0;
+          std::fill_n(keys.begin(), hidden * std::size_t{heads.kv_cols()}, NAN);
+          EXPECT_TRUE(same_bytes(attended(*backend, type, r, 1, kPrefix + r + 1, {}, window, keys),
+                                 std::span(chain).subspan(r * cols, cols)))
+              << what << ", row " << r;
+        }
       }
     }
   }
