@@ -48,6 +48,8 @@ class VulkanPlan final : public PlanningBackend {
     const vulkan::ArgmaxPlaces places(op.logits.rows, op.logits.cols);
     scratch_.reserve(*this, places.end * vulkan::ArgmaxPlaces::kPairBytes);
   }
+  void plan(const ConvolutionOp& /*op*/) override {}
+  void plan(const DeltaRuleOp& /*op*/) override {}
 
   bool rounds_;  // rounds activations of quantised matmuls to int8
   DType kv_type_;

@@ -50,6 +50,8 @@ void top_k(const TopKArgs& a, const Work& work);
 void argmax(const ArgmaxArgs& a, const Work& work);
 void scale(const ScaleArgs& a, const Work& work);
 void soft_cap(const SoftCapArgs& a, const Work& work);
+void convolve(const ConvolutionArgs& a, const Work& work);
+void delta_rule(const DeltaRuleArgs& a, const Work& work);
 std::size_t fma_chains(std::size_t rounds, float* sink);
 std::size_t int8_chains(std::size_t rounds, float* sink);
 #if defined(EDGEDRAFT_SHORT_SUMS) && !defined(__aarch64__)

@@ -314,6 +314,58 @@ struct ArgmaxArgs {
   std::uint32_t* tokens;
 };
 
+// Rows of one sequence in a recurrent operation, as RecurrentRows.
+struct Recurrent {
+  std::size_t first;  // of its rows in the call
+  std::size_t rows;
+  std::size_t settled;
+  Rows state;
+  Rows kept;
+  const std::uint32_t* pending;
+  std::size_t pending_count;
+  const std::uint32_t* parents;
+};
+inline constexpr std::uint32_t kStateParent = 0xFFFFFFFF;  // kNoParent
+inline constexpr std::size_t kRecurrentRowsMax = 256;
+
+// Columns per item share the search for a row's ancestors.
+inline constexpr std::size_t kConvolutionCols = 256;
+inline constexpr std::size_t kConvolutionTapsMax = 8;
+constexpr std::size_t convolution_parts(std::size_t cols) {
+  return (cols + kConvolutionCols - 1) / kConvolutionCols;
+}
+
+// Item: columns of a sequence: sequence * convolution_parts + part.
+struct ConvolutionArgs {
+  ConstRows x;
+  const float* weight;  // [cols, taps]
+  std::size_t taps;
+  bool silu;  // or identity
+  Rows y;
+  std::size_t cols;
+  const Recurrent* sequences;
+};
+
+// Item: a key head of a sequence, with its value heads: sequence * key_heads + key_head. Work needs
+// scratch of delta_rule_scratch_floats.
+struct DeltaRuleArgs {
+  ConstRows qkv;
+  ConstRows alpha;
+  ConstRows beta;
+  const float* decay;
+  const float* time_bias;
+  std::size_t key_heads;
+  std::size_t value_heads;
+  std::size_t dim;
+  float epsilon;
+  Rows y;
+  const Recurrent* sequences;
+};
+// Divided queries and keys of all rows, and two copies of a part of a state.
+constexpr std::size_t delta_rule_scratch_floats(std::size_t dim) {
+  return kRecurrentRowsMax * 2 * dim + 2 * dim * 16;
+}
+
 // One instruction set's kernels.
 struct Kernels {
   const char* name;   // instruction set, as in CMakeLists.txt
@@ -339,6 +391,8 @@ struct Kernels {
   void (*argmax)(const ArgmaxArgs&, const Work&);
   void (*scale)(const ScaleArgs&, const Work&);
   void (*soft_cap)(const SoftCapArgs&, const Work&);
+  void (*convolve)(const ConvolutionArgs&, const Work&);
+  void (*delta_rule)(const DeltaRuleArgs&, const Work&);
 
   // For measurements: independent multiply-add chains of float32, and of int8 as in int8_matmul, at
   // full speed. Return the operation count. `sink` takes 16 floats. short_chains: int8 with weights

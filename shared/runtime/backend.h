@@ -339,6 +339,76 @@ struct GroupMeanOp {
   Matrix y;
 };
 
+// Row before the first of a path: the sequence's state itself.
+inline constexpr std::uint32_t kNoParent = 0xFFFFFFFF;
+// Limits of the recurrent operations below, which check_op enforces.
+inline constexpr std::uint32_t kConvolutionTapsMax = 8;
+inline constexpr std::uint32_t kDeltaRuleDimMax = 256;
+
+// Rows of one sequence in a recurrent operation. The state belongs to the settled positions. Rows
+// of a draft leave it unchanged; the inputs that rebuild their states are kept until the next call.
+//
+// A path's state and results have the same bits however its rows came: one by one, in a chunk, as
+// a branch of a tree, or through `pending`.
+//
+// After a call, row r >= settled of it is row r of `kept`; other rows of `kept` are undefined.
+// Requires  rows <= kMaskRowsMax; parents[i] is i - 1 for a settled row (kNoParent for row 0); all
+//           other rows descend from the last settled row, if there is one
+struct RecurrentRows {
+  std::uint32_t rows;  // of this call
+  Matrix state;        // shape per operation
+  Matrix kept;         // [kMaskRowsMax, kept columns] of the sequence
+  // Rows of `kept` as the call before left them: a path, folded into the state first.
+  std::span<const std::uint32_t> pending;
+  // [rows] row before each row, among this call's rows and less than its own index, or kNoParent
+  std::span<const std::uint32_t> parents;
+  std::uint32_t settled;  // leading rows, a chain, that this call folds into the state as well
+};
+
+// Causal depthwise convolution along each row's path: y[r,c] = activation(sum_j weight[c,j] *
+// u_j[c]), where u_0..u_{taps-1} are the inputs of the path's last taps positions, row r last.
+// Positions before the start are zero, as a zeroed state is.
+// Source    Gulati et al. 2020 (depthwise); Qwen3-Next and LFM2 use it before mixing
+// Shapes    x, y [rows, cols], y not x; weight [cols, taps] f32; state [taps - 1, cols], inputs of
+//           the last settled positions, oldest first; kept columns = cols, the inputs
+// Requires  1 < taps <= kConvolutionTapsMax; activation silu or identity
+struct ConvolutionOp {
+  Matrix x;
+  Weight weight;
+  Activation activation;
+  Matrix y;
+  std::span<const RecurrentRows> sequences;
+};
+
+// Gated delta rule. Per value head h, with q and k of key head h % key_heads, both divided by
+// sqrt(sum of squares + epsilon), g = exp(decay * softplus(alpha + time_bias)) and b =
+// sigmoid(beta), each row updates the matrix M of its path:
+//   M = g M;  M = M + k (b (v - M^T k))^T;  y = M^T q / sqrt(dim)
+// Source    Yang, Kautz and Hatamizadeh 2024, equation 10; as in Qwen3-Next
+// Shapes    qkv [rows, (2 * key_heads + value_heads) * dim], all q, then k, then v; alpha, beta
+//           [rows, value_heads]; decay, time_bias [1, value_heads] f32; y [rows, value_heads *
+//           dim], not qkv; state [value_heads * dim, dim]: M per value head, one row per key
+//           index; kept columns = (key_heads + value_heads) * dim + 2 * value_heads: divided k, v,
+//           g, b
+// Requires  dim <= kDeltaRuleDimMax; key_heads divides value_heads
+struct DeltaRuleOp {
+  Matrix qkv;
+  Matrix alpha;
+  Matrix beta;
+  Weight decay;
+  Weight time_bias;
+  std::uint32_t key_heads;
+  std::uint32_t value_heads;
+  std::uint32_t dim;
+  float epsilon;
+  Matrix y;
+  std::span<const RecurrentRows> sequences;
+
+  std::uint32_t key_cols() const { return key_heads * dim; }
+  std::uint32_t value_cols() const { return value_heads * dim; }
+  std::uint32_t kept_cols() const { return key_cols() + value_cols() + 2 * value_heads; }
+};
+
 // The k largest entries per row of log-softmax(logits), best first, ties to the lowest index.
 // Shapes    logits [rows, vocabulary]; tokens, log_probs [rows * k], host memory, row-major
 // Requires  1 <= k <= min(vocabulary, 256). Waits.
@@ -421,6 +491,8 @@ class Backend {
   virtual void argmax(const ArgmaxOp& op) = 0;
   virtual void scale(const ScaleOp& op) = 0;
   virtual void soft_cap(const SoftCapOp& op) = 0;
+  virtual void convolve(const ConvolutionOp& op);
+  virtual void delta_rule(const DeltaRuleOp& op);
 
  protected:
   explicit Backend(std::shared_ptr<MemoryMeter> meter = nullptr)

@@ -42,6 +42,11 @@ class CpuPlan final : public PlanningBackend {
     top_k_.reserve(*this, top_k_bytes(op.logits.rows, op.logits.cols));
   }
   void plan(const ArgmaxOp& /*op*/) override {}
+  void plan(const ConvolutionOp& /*op*/) override {}
+  void plan(const DeltaRuleOp& op) override {
+    const std::size_t floats = cpu::delta_rule_scratch_floats(op.dim);
+    for (Grown& scratch : threads_) scratch.reserve(*this, floats * sizeof(float));
+  }
 
   const cpu::Kernels& kernels_;
   std::vector<Grown> threads_;

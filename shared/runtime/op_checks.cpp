@@ -60,6 +60,36 @@ std::uint32_t reach(const AncestorMask& mask) {
   return 0;
 }
 
+// `rows`: of the operation; states and kept rows have the shapes given.
+void check_recurrent(std::span<const RecurrentRows> sequences, std::uint32_t rows,
+                     std::uint32_t state_rows, std::uint32_t state_cols, std::uint32_t kept_cols) {
+  std::uint64_t sum = 0;
+  for (const RecurrentRows& s : sequences) {
+    EDGEDRAFT_CHECK(s.state.rows == state_rows && s.state.cols == state_cols);
+    EDGEDRAFT_CHECK(s.kept.rows == kMaskRowsMax && s.kept.cols == kept_cols);
+    EDGEDRAFT_CHECK(s.rows <= kMaskRowsMax && s.settled <= s.rows);
+    EDGEDRAFT_CHECK(s.parents.size() == s.rows);
+    EDGEDRAFT_CHECK(s.pending.size() <= kMaskRowsMax);
+    for (const std::uint32_t row : s.pending) EDGEDRAFT_CHECK(row < kMaskRowsMax);
+    for (std::uint32_t r = 0; r < s.rows; ++r) {
+      const std::uint32_t parent = s.parents[r];
+      if (r < s.settled) {
+        EDGEDRAFT_CHECK(parent == (r == 0 ? kNoParent : r - 1));
+      } else if (parent == kNoParent) {
+        EDGEDRAFT_CHECK(s.settled == 0);
+      } else {
+        EDGEDRAFT_CHECK(parent < r && parent + 1 >= s.settled);
+      }
+    }
+    sum += s.rows;
+  }
+  EDGEDRAFT_CHECK(sum == rows);
+}
+
+bool same_start(const Matrix& a, const Matrix& b) {
+  return a.buffer == b.buffer && a.offset == b.offset;
+}
+
 }  // namespace
 
 void check_op(const EmbedOp& op) {
@@ -198,6 +228,29 @@ void check_op(const ScaleOp& op) {
 
 void check_op(const SoftCapOp& op) {
   EDGEDRAFT_CHECK(op.cap > 0.0f);
+}
+
+void check_op(const ConvolutionOp& op) {
+  const std::uint32_t taps = op.weight.cols;
+  EDGEDRAFT_CHECK(same_shape(op.x, op.y) && !same_start(op.x, op.y));
+  EDGEDRAFT_CHECK(op.weight.rows == op.x.cols);
+  EDGEDRAFT_CHECK(taps > 1 && taps <= kConvolutionTapsMax);
+  EDGEDRAFT_CHECK(op.activation == Activation::silu || op.activation == Activation::identity);
+  check_recurrent(op.sequences, op.x.rows, taps - 1, op.x.cols, op.x.cols);
+}
+
+void check_op(const DeltaRuleOp& op) {
+  EDGEDRAFT_CHECK(op.dim > 0 && op.dim <= kDeltaRuleDimMax);
+  EDGEDRAFT_CHECK(op.key_heads > 0 && op.value_heads > 0);
+  EDGEDRAFT_CHECK(op.value_heads % op.key_heads == 0);
+  EDGEDRAFT_CHECK(op.qkv.cols == 2 * op.key_cols() + op.value_cols());
+  EDGEDRAFT_CHECK(same_shape(op.alpha, op.beta));
+  EDGEDRAFT_CHECK(op.alpha.cols == op.value_heads && op.alpha.rows == op.qkv.rows);
+  EDGEDRAFT_CHECK(op.decay.rows == 1 && op.decay.cols == op.value_heads);
+  EDGEDRAFT_CHECK(op.time_bias.rows == 1 && op.time_bias.cols == op.value_heads);
+  EDGEDRAFT_CHECK(op.y.rows == op.qkv.rows && op.y.cols == op.value_cols());
+  EDGEDRAFT_CHECK(!same_start(op.qkv, op.y));
+  check_recurrent(op.sequences, op.qkv.rows, op.value_cols(), op.dim, op.kept_cols());
 }
 
 }  // namespace edgedraft

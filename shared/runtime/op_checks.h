@@ -21,5 +21,7 @@ void check_op(const TopKOp& op);
 void check_op(const ArgmaxOp& op);
 void check_op(const ScaleOp& op);
 void check_op(const SoftCapOp& op);
+void check_op(const ConvolutionOp& op);
+void check_op(const DeltaRuleOp& op);
 
 }  // namespace edgedraft

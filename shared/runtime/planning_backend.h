@@ -39,6 +39,8 @@ class PlanningBackend : public Backend {
   void argmax(const ArgmaxOp& op) override;
   void scale(const ScaleOp& /*op*/) override {}
   void soft_cap(const SoftCapOp& /*op*/) override {}
+  void convolve(const ConvolutionOp& op) override { plan(op); }
+  void delta_rule(const DeltaRuleOp& op) override { plan(op); }
 
  protected:
   // Bytes requested from the system for intermediate rows or caches, for a constant, and for a
@@ -52,6 +54,8 @@ class PlanningBackend : public Backend {
   virtual void plan(const GroupAttentionOp& op) = 0;
   virtual void plan(const TopKOp& op) = 0;
   virtual void plan(const ArgmaxOp& op) = 0;
+  virtual void plan(const ConvolutionOp& op) = 0;
+  virtual void plan(const DeltaRuleOp& op) = 0;
 
   // Maximum rows of such a call: those that fit into `m`, up to the limit per call. The plan then
   // also holds for wider calls than were made.

@@ -32,6 +32,9 @@ bool uses(Operation operation) {
     case Operation::group_attention:
     case Operation::group_mean:
       return false;  // used only by the server, for its decisions and its tap
+    case Operation::convolve:
+    case Operation::delta_rule:
+      return false;  // used only by hybrid models
     default:
       return true;
   }

@@ -53,6 +53,21 @@ TEST_P(AllocationTest, RepeatedOperationsAllocateNothing) {
   const std::vector<std::uint32_t> slots = {1, 3};
   const std::vector<CacheView> layers = {keys.all()};
   const std::vector<std::uint32_t> one_slot = {1, 2};
+  const TestWeight taps(backend(), DType::f32, dim, 4, random_floats(5, dim * 4));
+  const TestWeight gates(backend(), DType::f32, 1, 1, Floats{-1.0f});
+  const OwnedMatrix taps_state(backend(), 3, dim);
+  const OwnedMatrix delta_state(backend(), heads.head_dim, heads.head_dim);
+  const OwnedMatrix kept(backend(), kMaskRowsMax, dim);
+  const std::vector<std::uint32_t> parents(kRows, kNoParent);
+  const RecurrentRows convolved{.rows = kRows,
+                                .state = taps_state.all(),
+                                .kept = kept.all(),
+                                .pending = {},
+                                .parents = parents,
+                                .settled = 0};
+  RecurrentRows updated = convolved;
+  updated.state = delta_state.all();
+  updated.kept = kept.all().column_range(0, 2 * heads.head_dim + 2);
   std::vector<std::uint32_t> tokens(kRows * 4);
   Floats log_probs(kRows * 4);
 
@@ -96,6 +111,22 @@ TEST_P(AllocationTest, RepeatedOperationsAllocateNothing) {
     backend().argmax({.logits = wide.all(), .tokens = std::span(tokens).first(kRows)});
     backend().scale({.x = wide.all(), .factor = 0.5f});
     backend().soft_cap({.x = wide.all(), .cap = 30.0f});
+    backend().convolve({.x = x.all(),
+                        .weight = taps.table,
+                        .activation = Activation::silu,
+                        .y = y.all(),
+                        .sequences = {&convolved, 1}});
+    backend().delta_rule({.qkv = x.all().column_range(0, 3 * heads.head_dim),
+                          .alpha = x.all().column_range(0, 1),
+                          .beta = x.all().column_range(1, 1),
+                          .decay = gates.table,
+                          .time_bias = gates.table,
+                          .key_heads = 1,
+                          .value_heads = 1,
+                          .dim = heads.head_dim,
+                          .epsilon = 1e-6f,
+                          .y = y.all().column_range(0, heads.head_dim),
+                          .sequences = {&updated, 1}});
   };
   run();
   const std::uint64_t before = allocation_count;

@@ -30,23 +30,26 @@ enum class Operation : std::uint8_t {
   gather_layers,
   group_attention,
   group_mean,
+  convolve,
+  delta_rule,
 };
 
 inline constexpr std::array kOperations = {
-    Operation::allocate,        Operation::upload,    Operation::upload_matrix,
-    Operation::write,           Operation::wait,      Operation::read,
-    Operation::embed,           Operation::rms_norm,  Operation::matmul,
-    Operation::matmuls,         Operation::rope,      Operation::store,
-    Operation::attention,       Operation::gate,      Operation::compact,
-    Operation::top_k,           Operation::argmax,    Operation::gather_layers,
-    Operation::group_attention, Operation::group_mean};
+    Operation::allocate,        Operation::upload,     Operation::upload_matrix,
+    Operation::write,           Operation::wait,       Operation::read,
+    Operation::embed,           Operation::rms_norm,   Operation::matmul,
+    Operation::matmuls,         Operation::rope,       Operation::store,
+    Operation::attention,       Operation::gate,     Operation::compact,
+    Operation::top_k,           Operation::argmax,     Operation::gather_layers,
+    Operation::group_attention, Operation::group_mean, Operation::convolve,
+    Operation::delta_rule};
 
 inline std::string name_of(Operation operation) {
   constexpr const char* kNames[] = {
-      "allocate",        "upload",    "upload_matrix", "write",   "wait",   "read",
-      "embed",           "rms_norm",  "matmul",        "matmuls", "rope",   "store",
-      "attention",       "gate",      "compact",       "top_k",   "argmax", "gather_layers",
-      "group_attention", "group_mean"};
+      "allocate",        "upload",     "upload_matrix", "write",     "wait",   "read",
+      "embed",           "rms_norm",   "matmul",        "matmuls",   "rope",   "store",
+      "attention",       "gate",     "compact",       "top_k",     "argmax", "gather_layers",
+      "group_attention", "group_mean", "convolve",      "delta_rule"};
   return kNames[static_cast<std::size_t>(operation)];
 }
 
@@ -158,9 +161,16 @@ class FailingBackend final : public Backend {
     count(Operation::group_mean);
     inner_->group_mean(op);
   }
-  // The toy models run none of these.
   void scale(const ScaleOp& op) override { inner_->scale(op); }
   void soft_cap(const SoftCapOp& op) override { inner_->soft_cap(op); }
+  void convolve(const ConvolutionOp& op) override {
+    count(Operation::convolve);
+    inner_->convolve(op);
+  }
+  void delta_rule(const DeltaRuleOp& op) override {
+    count(Operation::delta_rule);
+    inner_->delta_rule(op);
+  }
 
  private:
   void count(Operation operation) {

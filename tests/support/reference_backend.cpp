@@ -311,6 +311,72 @@ class ReferenceBackend final : public HostBackend {
     }
   }
 
+  void convolve(const ConvolutionOp& op) override {
+    check_op(op);
+    const float* weight = f32_data(op.weight);
+    const std::size_t taps = op.weight.cols;
+    std::uint32_t first = 0;
+    for (const RecurrentRows& s : op.sequences) {
+      const Matrix x = op.x.row_range(first, s.rows);
+      for (std::uint32_t c = 0; c < op.x.cols; ++c) {
+        std::vector<float> past(taps - 1);
+        for (std::uint32_t i = 0; i < taps - 1; ++i) past[i] = row(s.state, i)[c];
+        for (const std::uint32_t p : s.pending) past.push_back(row(s.kept, p)[c]);
+        for (std::uint32_t r = 0; r < s.rows; ++r) {
+          std::vector<float> inputs = past;
+          for (const std::uint32_t at : path_to(s, r, 0)) inputs.push_back(row(x, at)[c]);
+          double sum = 0.0;
+          for (std::size_t j = 0; j < taps; ++j) {
+            sum += double{weight[c * taps + j]} * double{inputs[inputs.size() - taps + j]};
+          }
+          if (op.activation == Activation::silu) sum /= 1.0 + std::exp(-sum);
+          row(op.y, first + r)[c] = static_cast<float>(sum);
+        }
+        for (std::uint32_t r = 0; r < s.settled; ++r) past.push_back(row(x, r)[c]);
+        for (std::uint32_t i = 0; i < taps - 1; ++i) {
+          row(s.state, i)[c] = past[past.size() - (taps - 1) + i];
+        }
+        for (std::uint32_t r = s.settled; r < s.rows; ++r) row(s.kept, r)[c] = row(x, r)[c];
+      }
+      first += s.rows;
+    }
+  }
+
+  void delta_rule(const DeltaRuleOp& op) override {
+    check_op(op);
+    std::uint32_t first = 0;
+    for (const RecurrentRows& s : op.sequences) {
+      for (std::uint32_t head = 0; head < op.value_heads; ++head) {
+        std::vector<DeltaStep> steps;
+        for (std::uint32_t r = 0; r < s.rows; ++r) steps.push_back(delta_step(op, first + r, head));
+        std::vector<float> state;
+        for (std::uint32_t i = 0; i < op.dim; ++i) {
+          const float* from = row(s.state, head * op.dim + i);
+          state.insert(state.end(), from, from + op.dim);
+        }
+        const auto run = [&](std::vector<float>& m, std::uint32_t r) {
+          float* y = row(op.y, first + r) + head * op.dim;
+          std::ranges::copy(advance(m, steps[r]), y);
+        };
+        for (const std::uint32_t p : s.pending) advance(state, kept_step(op, s.kept, p, head));
+        for (std::uint32_t r = 0; r < s.settled; ++r) run(state, r);
+        for (std::uint32_t r = s.settled; r < s.rows; ++r) {
+          std::vector<float> drafted = state;
+          for (const std::uint32_t at : path_to(s, r, s.settled)) run(drafted, at);
+        }
+        for (std::uint32_t i = 0; i < op.dim; ++i) {
+          std::copy_n(state.begin() + i * op.dim, op.dim, row(s.state, head * op.dim + i));
+        }
+      }
+      for (std::uint32_t r = s.settled; r < s.rows; ++r) {
+        for (std::uint32_t head = 0; head < op.value_heads; ++head) {
+          keep(op, s.kept, r, head, delta_step(op, first + r, head));
+        }
+      }
+      first += s.rows;
+    }
+  }
+
  private:
   struct Attended {
     const Matrix& q;
@@ -322,6 +388,91 @@ class ReferenceBackend final : public HostBackend {
     float scale;
     const float* sinks;  // per query head, or null
   };
+
+  static float* row(const Matrix& m, std::uint32_t r) { return data(m) + r * m.stride; }
+
+  // Ancestors of row r that are not before `first`, oldest first, and r.
+  static std::vector<std::uint32_t> path_to(const RecurrentRows& s, std::uint32_t r,
+                                            std::uint32_t first) {
+    std::vector<std::uint32_t> path;
+    for (; r != kNoParent && r >= first; r = s.parents[r]) path.push_back(r);
+    std::ranges::reverse(path);
+    return path;
+  }
+
+  // Inputs of one row and value head of a delta rule.
+  struct DeltaStep {
+    std::vector<float> q;
+    std::vector<float> k;
+    std::vector<float> v;
+    float decay;
+    float step;
+  };
+
+  static DeltaStep delta_step(const DeltaRuleOp& op, std::uint32_t r, std::uint32_t head) {
+    const float* qkv = row(op.qkv, r);
+    const float* q = qkv + head % op.key_heads * op.dim;
+    const float* v = qkv + 2 * op.key_cols() + head * op.dim;
+    const double time = double{row(op.alpha, r)[head]} + double{f32_data(op.time_bias)[head]};
+    const double decay = double{f32_data(op.decay)[head]} * std::log1p(std::exp(time));
+    const double beta = double{row(op.beta, r)[head]};
+    return {.q = divided(op, q),
+            .k = divided(op, q + op.key_cols()),
+            .v = {v, v + op.dim},
+            .decay = static_cast<float>(std::exp(decay)),
+            .step = static_cast<float>(1.0 / (1.0 + std::exp(-beta)))};
+  }
+
+  static std::vector<float> divided(const DeltaRuleOp& op, const float* x) {
+    double squares = double{op.epsilon};
+    for (std::uint32_t i = 0; i < op.dim; ++i) squares += double{x[i]} * double{x[i]};
+    std::vector<float> y(op.dim);
+    for (std::uint32_t i = 0; i < op.dim; ++i) {
+      y[i] = static_cast<float>(double{x[i]} / std::sqrt(squares));
+    }
+    return y;
+  }
+
+  static DeltaStep kept_step(const DeltaRuleOp& op, const Matrix& kept, std::uint32_t r,
+                             std::uint32_t head) {
+    const float* k = row(kept, r) + head % op.key_heads * op.dim;
+    const float* v = row(kept, r) + op.key_cols() + head * op.dim;
+    const float* gates = row(kept, r) + op.key_cols() + op.value_cols() + head;
+    return {.q = std::vector<float>(op.dim),
+            .k = {k, k + op.dim},
+            .v = {v, v + op.dim},
+            .decay = gates[0],
+            .step = gates[op.value_heads]};
+  }
+  static void keep(const DeltaRuleOp& op, const Matrix& kept, std::uint32_t r, std::uint32_t head,
+                   const DeltaStep& from) {
+    std::ranges::copy(from.k, row(kept, r) + head % op.key_heads * op.dim);
+    std::ranges::copy(from.v, row(kept, r) + op.key_cols() + head * op.dim);
+    float* gates = row(kept, r) + op.key_cols() + op.value_cols() + head;
+    gates[0] = from.decay;
+    gates[op.value_heads] = from.step;
+  }
+
+  // Updates one head's state [dim, dim]. Returns M^T q / sqrt(dim).
+  static std::vector<float> advance(std::vector<float>& m, const DeltaStep& at) {
+    const std::size_t dim = at.k.size();
+    std::vector<float> y(dim);
+    for (std::size_t c = 0; c < dim; ++c) {
+      double known = 0.0;
+      for (std::size_t i = 0; i < dim; ++i) {
+        known += double{at.decay} * double{m[i * dim + c]} * double{at.k[i]};
+      }
+      const double delta = double{at.step} * (double{at.v[c]} - known);
+      double read = 0.0;
+      for (std::size_t i = 0; i < dim; ++i) {
+        float& x = m[i * dim + c];
+        x = static_cast<float>(double{at.decay} * double{x} + double{at.k[i]} * delta);
+        read += double{x} * double{at.q[i]};
+      }
+      y[c] = static_cast<float>(read / std::sqrt(static_cast<double>(dim)));
+    }
+    return y;
+  }
 
   static std::span<std::byte> bytes_of(const CacheRows& cache, std::uint64_t row) {
     return {data(cache) + cache_bytes(cache.type, row * cache.stride),
