@@ -515,6 +515,66 @@ struct GroupMeanArgs {
 };
 [[nodiscard]] cudaError_t group_mean(const GroupMeanArgs& args, cudaStream_t stream);
 
+// --- recurrent layers ---
+
+inline constexpr std::uint32_t kNoRow = 0xFFFFFFFFu;  // kNoParent
+inline constexpr std::uint32_t kRecurrentRowsMax = 256;
+inline constexpr std::uint32_t kConvolutionTapsMax = 8;
+
+// RecurrentRows of one sequence; everything is on the device.
+struct RecurrentSequence {
+  float* state;
+  std::size_t state_stride;
+  float* kept;
+  std::size_t kept_stride;
+  const std::uint32_t* parents;
+  const std::uint32_t* pending;
+  std::uint32_t pending_count;
+  std::uint32_t first;  // of its rows in the call
+  std::uint32_t rows;   // at most kRecurrentRowsMax
+  std::uint32_t settled;
+};
+struct RecurrentCall {
+  const RecurrentSequence* sequences;
+  const std::uint32_t* owners;  // [rows], sequence of each row
+  std::uint32_t sequence_count;
+  std::uint32_t rows;
+  std::uint32_t drafts_max;  // most rows of a sequence that are not settled
+};
+
+struct ConvolutionArgs {
+  ConstRows x;
+  const float* weight;  // [cols, taps]
+  std::uint32_t taps;   // at most kConvolutionTapsMax
+  bool silu;            // or identity
+  Rows y;
+  std::uint32_t cols;
+  RecurrentCall call;
+};
+[[nodiscard]] cudaError_t convolve(const ConvolutionArgs& args, cudaStream_t stream);
+
+struct DeltaRuleArgs {
+  ConstRows qkv;
+  ConstRows alpha;
+  ConstRows beta;
+  const float* decay;
+  const float* time_bias;
+  std::uint32_t key_heads;
+  std::uint32_t value_heads;
+  std::uint32_t dim;  // at most 256
+  float epsilon;
+  float* scratch;  // delta_rule_scratch_floats per row
+  Rows y;
+  RecurrentCall call;
+};
+// Divided q and k, then g and b.
+__host__ __device__ constexpr std::uint32_t delta_rule_scratch_floats(std::uint32_t key_heads,
+                                                                      std::uint32_t value_heads,
+                                                                      std::uint32_t dim) {
+  return 2 * key_heads * dim + 2 * value_heads;
+}
+[[nodiscard]] cudaError_t delta_rule(const DeltaRuleArgs& args, cudaStream_t stream);
+
 // --- choices ---
 
 inline constexpr std::uint32_t kTopKMax = 256;

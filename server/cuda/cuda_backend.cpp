@@ -8,6 +8,7 @@
 #include "server/cuda/cuda_memory.h"
 #include "server/cuda/cuda_products.h"
 #include "server/cuda/cuda_queue.h"
+#include "server/cuda/cuda_recurrent.h"
 #include "server/cuda/cuda_sequences.h"
 #include "server/cuda/cuda_views.h"
 #include "shared/base/check.h"
@@ -34,7 +35,8 @@ class CudaBackend final : public Backend {
         uploader_(queue_),
         results_(kResultsBytes),
         products_(queue_, options.deterministic),
-        sequences_(queue_, arguments_, options.attention_scratch_bytes) {}
+        sequences_(queue_, arguments_, options.attention_scratch_bytes),
+        recurrent_(queue_, arguments_) {}
   ~CudaBackend() override { queue_.abandon(); }
 
   std::string_view name() const override { return "cuda"; }
@@ -322,6 +324,16 @@ class CudaBackend final : public Backend {
                 .x = device_rows(op.x), .rows = op.x.rows, .cols = op.x.cols, .cap = op.cap});
   }
 
+  void convolve(const ConvolutionOp& op) override {
+    check_op(op);
+    recurrent_.convolve(op);
+  }
+
+  void delta_rule(const DeltaRuleOp& op) override {
+    check_op(op);
+    recurrent_.delta_rule(op);
+  }
+
  private:
   static constexpr std::size_t kResultsBytes = 256u << 10;
 
@@ -376,6 +388,7 @@ class CudaBackend final : public Backend {
   PinnedMemory results_;
   CudaProducts products_;
   CudaSequences sequences_;
+  CudaRecurrent recurrent_;
   CudaScratch keys_{queue_};
   CudaScratch choice_scratch_{queue_};
   // Kept so that calls do not allocate.
