@@ -14,7 +14,13 @@ namespace edgedraft::shaders {
   SHADER(attention, NarrowStorage, Subgroups)       \
   SHADER(combine)                                   \
   SHADER(compact, NarrowStorage)                    \
+  SHADER(convolve)                                  \
+  SHADER(delta_divide, Subgroups)                   \
+  SHADER(delta_gates)                               \
+  SHADER(delta_keep)                                \
+  SHADER(delta_rule, Subgroups)                     \
   SHADER(embed, NarrowStorage)                      \
+  SHADER(fold_inputs)                               \
   SHADER(gather_layers, NarrowStorage)              \
   SHADER(group_attention, Subgroups)                \
   SHADER(group_mean)                                \

@@ -51,6 +51,10 @@ const uint kTopKWorkgroup = 64;
 const uint kTopKSegment = 1024;    // candidates per workgroup
 const uint kArgmaxSegment = 2048;  // elements a workgroup of argmax reads in the first pass
 const uint kNoToken = 0xFFFFFFFFu;
+const uint kNoRow = 0xFFFFFFFFu;  // the state before a path
+const uint kRecurrentRowsMax = 256;
+const uint kConvolutionTapsMax = 8;
+const uint kDeltaWorkgroup = 64;  // eight lanes per column of a state, or per head of q and k
 
 struct EmbedParams {
   uint table_offset_bytes;
@@ -236,6 +240,94 @@ struct SoftCapParams {
   uint x_stride;
   uint cols;
   float cap;
+};
+
+// Words of a recurrent operation in the call buffer, at rows_at: the count of settled rows, the
+// count of pending rows, the parent of each row, the pending rows.
+const uint kSettledWord = 0;
+const uint kPendingCountWord = 1;
+const uint kParentWords = 2;
+
+struct ConvolutionParams {
+  uint x_offset;
+  uint x_stride;
+  uint weight_offset;
+  uint taps;
+  uint is_silu;
+  uint state_offset;
+  uint state_stride;
+  uint kept_offset;
+  uint kept_stride;
+  uint y_offset;
+  uint y_stride;
+  uint rows;
+  uint cols;
+  uint rows_at;
+};
+
+struct FoldInputsParams {
+  uint x_offset;
+  uint x_stride;
+  uint state_offset;
+  uint state_stride;
+  uint state_rows;
+  uint kept_offset;
+  uint kept_stride;
+  uint rows;
+  uint cols;
+  uint rows_at;
+};
+
+// A row of the scratch memory of a delta rule has divided q, divided k, g and b.
+struct DeltaDivideParams {
+  uint x_offset;
+  uint x_stride;
+  uint y_stride;
+  uint heads;  // of q and k together
+  float epsilon;
+};
+
+struct DeltaGatesParams {
+  uint alpha_offset;
+  uint alpha_stride;
+  uint beta_offset;
+  uint beta_stride;
+  uint decay_offset;
+  uint time_bias_offset;
+  uint y_offset;
+  uint y_stride;
+  uint value_heads;
+};
+
+struct DeltaRuleParams {
+  uint qkv_offset;
+  uint qkv_stride;
+  uint scratch_offset;
+  uint scratch_stride;
+  uint kept_offset;
+  uint kept_stride;
+  uint state_offset;
+  uint state_stride;
+  uint y_offset;
+  uint y_stride;
+  uint key_heads;
+  uint value_heads;
+  uint rows;
+  uint rows_at;
+  float scale;
+};
+
+struct DeltaKeepParams {
+  uint qkv_offset;
+  uint qkv_stride;
+  uint scratch_offset;
+  uint scratch_stride;
+  uint kept_offset;
+  uint kept_stride;
+  uint key_cols;
+  uint value_cols;
+  uint value_heads;
+  uint rows_at;
 };
 
 #ifdef __cplusplus

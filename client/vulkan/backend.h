@@ -89,6 +89,8 @@ class VulkanBackend final : public MeasuredBackend {
   void argmax(const ArgmaxOp& op) override;
   void scale(const ScaleOp& op) override;
   void soft_cap(const SoftCapOp& op) override;
+  void convolve(const ConvolutionOp& op) override;
+  void delta_rule(const DeltaRuleOp& op) override;
 
   const VulkanDevice& device() const override { return device_.description(); }
   const VulkanFeatures& features() const override { return device_.features(); }
@@ -153,6 +155,8 @@ class VulkanBackend final : public MeasuredBackend {
   // Returns the first `bytes` of scratch memory as a binding.
   Slice scratch(std::uint64_t bytes);
   Slice run_top_k(const TopKOp& op);
+  // Puts a sequence's rows into the call buffer for the next commands. Returns their place.
+  std::uint32_t put(const RecurrentRows& rows);
 
   Device device_;
   DType kv_type_;

@@ -24,6 +24,11 @@ constexpr std::uint32_t quantized_row_words(std::uint32_t cols) {
   return (cols / 4 + groups + kVectorWords - 1) / kVectorWords * kVectorWords;
 }
 
+// Floats of a row of scratch memory of a delta rule: divided q and k, then gates.
+constexpr std::uint64_t delta_scratch_floats(std::uint64_t key_cols, std::uint64_t value_heads) {
+  return 2 * key_cols + 2 * value_heads;
+}
+
 // Output of attention.comp per split of the visible slots, for combine.comp. Rows are processed in
 // batches of at most kBytesMax, but at least one row.
 struct AttentionParts {

@@ -49,7 +49,10 @@ class VulkanPlan final : public PlanningBackend {
     scratch_.reserve(*this, places.end * vulkan::ArgmaxPlaces::kPairBytes);
   }
   void plan(const ConvolutionOp& /*op*/) override {}
-  void plan(const DeltaRuleOp& /*op*/) override {}
+  void plan(const DeltaRuleOp& op) override {
+    scratch_.reserve(*this, rows_max(op.qkv) * sizeof(float) *
+                                vulkan::delta_scratch_floats(op.key_cols(), op.value_heads));
+  }
 
   bool rounds_;  // rounds activations of quantised matmuls to int8
   DType kv_type_;

@@ -75,14 +75,6 @@ void Backend::gate_matmul(const GateOp& gated, const MatmulOp& product) {
   matmul(product);
 }
 
-void Backend::convolve(const ConvolutionOp& /*op*/) {
-  throw DeviceError("recurrent layers are not available on this device");
-}
-
-void Backend::delta_rule(const DeltaRuleOp& /*op*/) {
-  throw DeviceError("recurrent layers are not available on this device");
-}
-
 void Backend::rope_store(const RopeStoreOp& op) {
   for (const Matrix& x : {op.q, op.k}) {
     rope({.x = x,

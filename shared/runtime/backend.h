@@ -491,8 +491,8 @@ class Backend {
   virtual void argmax(const ArgmaxOp& op) = 0;
   virtual void scale(const ScaleOp& op) = 0;
   virtual void soft_cap(const SoftCapOp& op) = 0;
-  virtual void convolve(const ConvolutionOp& op);
-  virtual void delta_rule(const DeltaRuleOp& op);
+  virtual void convolve(const ConvolutionOp& op) = 0;
+  virtual void delta_rule(const DeltaRuleOp& op) = 0;
 
  protected:
   explicit Backend(std::shared_ptr<MemoryMeter> meter = nullptr)

@@ -563,6 +563,7 @@ TEST(RecurrentBytesTest, FusingSetsAndThreadsMatchRecordedBytes) {
 }
 
 EDGEDRAFT_FOR_ALL_BACKENDS(RecurrentTest);
+EDGEDRAFT_FOR_VULKAN_FEATURES(RecurrentTest);
 
 }  // namespace
 }  // namespace edgedraft::testing
