@@ -121,45 +121,115 @@ EDGEDRAFT_INLINE Lanes advance(float* state, std::size_t dim, const Token& token
   return (read[0] + read[1]) + (read[2] + read[3]);
 }
 
-// All rows of a head at value columns c..c+cols-1, at most 16. `settled` and `running` are memory
-// for two copies of these columns: contiguous, since rows of the state may share a set of the
-// cache.
-void run_columns(const Head& head, std::size_t c, std::size_t cols, float* settled,
-                 float* running) {
+// Copies a head's state to blocks of columns, so that memory is read in order.
+void load_state(const Head& head, float* blocks) {
+  const std::size_t dim = head.a.dim;
+  for (std::size_t i = 0; i < dim; ++i) {
+    const float* from = head.state() + i * head.s.state.stride;
+    float* to = blocks + i * kLanes;
+    for (std::size_t c = 0; c < dim; c += kLanes, to += delta_rule_block_floats(dim)) {
+      store(to, c + kLanes <= dim ? load(from + c) : load_first(from + c, dim - c));
+    }
+  }
+}
+
+void store_state(const Head& head, const float* blocks) {
+  const std::size_t dim = head.a.dim;
+  for (std::size_t i = 0; i < dim; ++i) {
+    float* to = head.state() + i * head.s.state.stride;
+    const float* from = blocks + i * kLanes;
+    for (std::size_t c = 0; c < dim; c += kLanes, from += delta_rule_block_floats(dim)) {
+      store_first(to + c, load(from), smaller(kLanes, dim - c));
+    }
+  }
+}
+
+// Drafted rows depth first, so that most continue from the row before.
+struct DraftOrder {
+  std::size_t count = 0;
+  std::uint32_t rows[kRecurrentRowsMax];
+  bool branches[kRecurrentRowsMax];  // per row: it has several children
+
+  explicit DraftOrder(const Recurrent& s) {
+    constexpr std::uint32_t kNone = kStateParent;
+    std::uint32_t first_child[kRecurrentRowsMax];
+    std::uint32_t next_sibling[kRecurrentRowsMax];
+    std::uint32_t first_root = kNone;
+    for (std::size_t r = s.rows; r-- > s.settled;) {
+      first_child[r] = kNone;
+      branches[r] = false;
+    }
+    for (std::size_t r = s.rows; r-- > s.settled;) {
+      const std::uint32_t parent = drafted_parent(s, r);
+      std::uint32_t& first = parent == kNone ? first_root : first_child[parent];
+      if (parent != kNone) branches[parent] = first != kNone;
+      next_sibling[r] = first;
+      first = static_cast<std::uint32_t>(r);
+    }
+    for (std::uint32_t r = first_root; r != kNone;) {
+      rows[count++] = r;
+      if (first_child[r] != kNone) {
+        r = first_child[r];
+        continue;
+      }
+      while (r != kNone && next_sibling[r] == kNone) r = drafted_parent(s, r);
+      if (r != kNone) r = next_sibling[r];
+    }
+  }
+
+  // The row before a drafted one; kStateParent if that is not drafted.
+  static std::uint32_t drafted_parent(const Recurrent& s, std::size_t row) {
+    const std::uint32_t parent = s.parents[row];
+    return parent == kStateParent || parent < s.settled ? kStateParent : parent;
+  }
+};
+
+// All rows of a head at value columns c..c+cols-1, at most 16. `settled` is their block of the
+// state; `running` and the blocks after it are memory for copies of it.
+void run_columns(const Head& head, const DraftOrder& drafts, std::size_t c, std::size_t cols,
+                 float* settled, float* running) {
   const Recurrent& s = head.s;
   const std::size_t dim = head.a.dim;
+  const std::size_t block = delta_rule_block_floats(dim);
   const Lanes scale = all(1.0f / std::sqrt(static_cast<float>(dim)));
   const auto run_row = [&](std::size_t row, float* state) {
     const Lanes y = advance<true>(state, dim, head.token(row, c, cols)) * scale;
     store_first(head.y(row) + c, y, cols);
   };
-
-  float* const state = head.state() + c;
-  for (std::size_t i = 0; i < dim; ++i) {
-    store(settled + i * kLanes, load_first(state + i * s.state.stride, cols));
-  }
   for (std::size_t p = 0; p < s.pending_count; ++p) {
     advance<false>(settled, dim, head.kept_token(s.pending[p], c, cols));
   }
   for (std::size_t row = 0; row < s.settled; ++row) run_row(row, settled);
-  if (s.pending_count + s.settled > 0) {
-    for (std::size_t i = 0; i < dim; ++i) {
-      store_first(state + i * s.state.stride, load(settled + i * kLanes), cols);
-    }
-  }
+  if (drafts.count == 0) return;
 
-  for (std::size_t row = s.settled; row < s.rows; ++row) {
-    if (row == s.settled || s.parents[row] != row - 1) {
-      std::memcpy(running, settled, dim * kLanes * sizeof(float));
+  // States after the last branching rows on the path to the row before.
+  std::uint32_t saved[kDeltaRuleSavedStates];
+  std::size_t saved_count = 0;
+  std::uint32_t before = kStateParent;
+  std::memcpy(running, settled, block * sizeof(float));
+  for (std::size_t i = 0; i < drafts.count; ++i) {
+    const std::uint32_t row = drafts.rows[i];
+    const std::uint32_t parent = DraftOrder::drafted_parent(s, row);
+    if (parent != before) {
+      while (saved_count > 0 && (parent == kStateParent || saved[saved_count - 1] > parent)) {
+        --saved_count;
+      }
+      const std::uint32_t base = saved_count > 0 ? saved[saved_count - 1] : kStateParent;
+      std::memcpy(running, saved_count > 0 ? running + saved_count * block : settled,
+                  block * sizeof(float));
       std::uint32_t path[kRecurrentRowsMax];
       std::size_t count = 0;
-      for (std::uint32_t at = s.parents[row]; at != kStateParent && at >= s.settled;
-           at = s.parents[at]) {
+      for (std::uint32_t at = parent; at != base; at = DraftOrder::drafted_parent(s, at)) {
         path[count++] = at;
       }
       while (count > 0) advance<false>(running, dim, head.token(path[--count], c, cols));
     }
     run_row(row, running);
+    before = row;
+    if (drafts.branches[row] && saved_count < kDeltaRuleSavedStates) {
+      saved[saved_count++] = row;
+      std::memcpy(running + saved_count * block, running, block * sizeof(float));
+    }
   }
 }
 
@@ -168,11 +238,12 @@ void run_columns(const Head& head, std::size_t c, std::size_t cols, float* settl
 void delta_rule(const DeltaRuleArgs& a, const Work& work) {
   float* const queries = work.scratch;
   float* const keys = queries + kRecurrentRowsMax * a.dim;
-  float* const settled = keys + kRecurrentRowsMax * a.dim;
-  float* const running = settled + a.dim * kLanes;
+  float* const running = keys + kRecurrentRowsMax * a.dim;
+  float* const blocks = running + (1 + kDeltaRuleSavedStates) * delta_rule_block_floats(a.dim);
   Gate gates[kRecurrentRowsMax];
   for (std::size_t item = work.begin; item < work.end; ++item) {
     const Recurrent& s = a.sequences[item / a.key_heads];
+    const DraftOrder drafts(s);
     Head head{a, s, item % a.key_heads, 0, queries, keys, gates};
     for (std::size_t r = 0; r < s.rows; ++r) {
       const float* q = a.qkv.data + (s.first + r) * a.qkv.stride + head.key_head * a.dim;
@@ -182,9 +253,12 @@ void delta_rule(const DeltaRuleArgs& a, const Work& work) {
     for (head.value_head = head.key_head; head.value_head < a.value_heads;
          head.value_head += a.key_heads) {
       for (std::size_t r = 0; r < s.rows; ++r) gates[r] = gate(a, s.first + r, head.value_head);
+      load_state(head, blocks);
       for (std::size_t c = 0; c < a.dim; c += kLanes) {
-        run_columns(head, c, smaller(kLanes, a.dim - c), settled, running);
+        float* const block = blocks + c / kLanes * delta_rule_block_floats(a.dim);
+        run_columns(head, drafts, c, smaller(kLanes, a.dim - c), block, running);
       }
+      if (s.pending_count + s.settled > 0) store_state(head, blocks);
       for (std::size_t r = s.settled; r < s.rows; ++r) {
         std::memcpy(head.kept_values(r), head.values(r), a.dim * sizeof(float));
         *head.kept_decay(r) = gates[r].decay;

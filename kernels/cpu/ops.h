@@ -361,9 +361,18 @@ struct DeltaRuleArgs {
   Rows y;
   const Recurrent* sequences;
 };
-// Divided queries and keys of all rows, and two copies of a part of a state.
+// One head's state in blocks of 16 columns, [dim, 16] each, with a gap so that they do not share a
+// set of the cache.
+constexpr std::size_t delta_rule_block_floats(std::size_t dim) {
+  return (dim + 1) * 16;
+}
+// States kept within a draft, after rows from which several continue. Beyond it, a row's path is
+// computed again.
+inline constexpr std::size_t kDeltaRuleSavedStates = 7;
+// Divided queries and keys of all rows, a head's state, and copies of one block of it.
 constexpr std::size_t delta_rule_scratch_floats(std::size_t dim) {
-  return kRecurrentRowsMax * 2 * dim + 2 * dim * 16;
+  return kRecurrentRowsMax * 2 * dim +
+         ((dim + 15) / 16 + 1 + kDeltaRuleSavedStates) * delta_rule_block_floats(dim);
 }
 
 // One instruction set's kernels.

@@ -69,6 +69,15 @@ Rows random_parents(std::uint64_t seed, std::uint32_t rows, std::uint32_t settle
   return parents;
 }
 
+// A chain of which every second row is a leaf: from each of the others, two continue.
+Rows comb(std::uint32_t rows, std::uint32_t settled) {
+  Rows parents = chain(rows);
+  for (std::uint32_t r = settled + 2; r < rows; ++r) {
+    if ((r - settled) % 2 == 0) parents[r] = r - 2;
+  }
+  return parents;
+}
+
 // Rows from `first` on the path to row r.
 Rows path_to(const Rows& parents, std::uint32_t r, std::uint32_t first) {
   Rows path;
@@ -282,24 +291,26 @@ TEST_P(RecurrentTest, TreeRowsGiveBytesOfTheirPathsAndLeaveStateUnchanged) {
   const Rows before = counted(40, 5);
   for (const auto& operation : operations(backend())) {
     for (const std::uint32_t settled : {0u, 1u, 4u}) {
-      SCOPED_TRACE(operation->name() + ", settled " + std::to_string(settled));
-      const Rows parents = random_parents(settled + 1, kRows, settled);
-      const SequenceMemory tree = operation->new_memory();
-      operation->run(Part{tree, before, chain(5), 5});
-      const Floats results = operation->run(Part{tree, counted(0, kRows), parents, settled});
+      for (const Rows& parents :
+           {random_parents(settled + 1, kRows, settled), comb(kRows, settled)}) {
+        SCOPED_TRACE(operation->name() + ", settled " + std::to_string(settled));
+        const SequenceMemory tree = operation->new_memory();
+        operation->run(Part{tree, before, chain(5), 5});
+        const Floats results = operation->run(Part{tree, counted(0, kRows), parents, settled});
 
-      Rows all = before;
-      const Rows folded = counted(0, settled);
-      all.insert(all.end(), folded.begin(), folded.end());
-      EXPECT_TRUE(same_bytes(tree.state_values(), state_after(*operation, all)));
-      for (const std::uint32_t row : {0u, 7u, 15u, kRows - 1}) {
-        const SequenceMemory alone = operation->new_memory();
-        operation->run_one_by_one(alone, before);
-        const Rows path = path_to(parents, row, 0);
-        const Floats expected = operation->run_one_by_one(alone, path);
-        EXPECT_TRUE(same_bytes(operation->row_of(results, row),
-                               operation->row_of(expected, path.size() - 1)))
-            << "row " << row;
+        Rows all = before;
+        const Rows folded = counted(0, settled);
+        all.insert(all.end(), folded.begin(), folded.end());
+        EXPECT_TRUE(same_bytes(tree.state_values(), state_after(*operation, all)));
+        for (const std::uint32_t row : {0u, 7u, 15u, kRows - 1}) {
+          const SequenceMemory alone = operation->new_memory();
+          operation->run_one_by_one(alone, before);
+          const Rows path = path_to(parents, row, 0);
+          const Floats expected = operation->run_one_by_one(alone, path);
+          EXPECT_TRUE(same_bytes(operation->row_of(results, row),
+                                 operation->row_of(expected, path.size() - 1)))
+              << "row " << row;
+        }
       }
     }
   }
