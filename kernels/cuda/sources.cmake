@@ -10,5 +10,5 @@ list(TRANSFORM cuda_kernel_sources PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 
 set(cuda_check_sources
   check/bench.cpp check/check_attention.cpp check/check_caches.cpp check/check_products.cpp
-  check/check_rows.cpp check/checks.cpp check/main.cpp check/pass.cpp check/weights.cpp)
+  check/check_recurrent.cpp check/check_rows.cpp check/checks.cpp check/main.cpp check/pass.cpp check/weights.cpp)
 list(TRANSFORM cuda_check_sources PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

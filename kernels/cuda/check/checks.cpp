@@ -46,6 +46,8 @@ int run_checks(bool small) {
     check_cache_moves(report, type);
   }
   check_gather_and_mean(report);
+  check_convolve(report);
+  for (const std::uint32_t dim : {16u, 128u, 256u}) check_delta_rule(report, dim);
   check_choices(report);
   std::printf("\n%d failed.\n", report.failures());
   return report.failures();

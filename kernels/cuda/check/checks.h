@@ -63,6 +63,9 @@ void check_rope_store(Report& report, DType type);
 void check_cache_moves(Report& report, DType type);
 void check_gather_and_mean(Report& report);
 
+void check_convolve(Report& report);
+void check_delta_rule(Report& report, std::uint32_t dim);
+
 // --- shared ---
 
 inline ConstRows rows_of(const Array<float>& a, std::size_t cols) {
