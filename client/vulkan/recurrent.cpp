@@ -15,12 +15,12 @@ using shaders::Shader;
 static_assert(kNoParent == shaders::kNoRow && kMaskRowsMax == shaders::kRecurrentRowsMax);
 static_assert(kConvolutionTapsMax == shaders::kConvolutionTapsMax);
 
-// Pending rows are padded to a multiple, so that most calls of a shape have their arguments at the
-// same places and run a recording again.
+// Pending rows are padded to the next multiple, so that most calls of a shape have their arguments
+// at the same places and run a recording again.
 constexpr std::size_t kPendingWords = 16;
 
 std::size_t pending_words(const RecurrentRows& rows) {
-  return (rows.pending.size() + kPendingWords - 1) / kPendingWords * kPendingWords;
+  return (rows.pending.size() / kPendingWords + 1) * kPendingWords;
 }
 
 std::size_t call_bytes(const RecurrentRows& rows) {
