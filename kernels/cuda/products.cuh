@@ -92,13 +92,12 @@ __device__ inline void write_output(const Product& product, std::uint32_t row, s
   y = product.accumulate ? y + sum : sum;
 }
 
-// Adds the warps' sums and writes them. `sums`: fragments c (mma.cuh) of two tiles of 16 outputs by
-// column tiles of 8 rows. `memory` is shared.
-template <std::uint32_t kColumnTiles>
-__device__ void write_tile(const Product& product, std::uint32_t first_output,
-                           std::uint32_t first_row, std::uint32_t rows,
-                           const float (&sums)[2][kColumnTiles][4],
-                           float (&memory)[kProductWarps][2 * kColumnTiles * 4 * kWarp]) {
+// Adds the warps' sums and calls write(output, row, sum) for each element of the tile. `sums`:
+// fragments c (mma.cuh) of two tiles of 16 outputs by column tiles of 8 rows. `memory` is shared.
+template <std::uint32_t kColumnTiles, class Write>
+__device__ void add_warps(const float (&sums)[2][kColumnTiles][4],
+                          float (&memory)[kProductWarps][2 * kColumnTiles * 4 * kWarp],
+                          const Write& write) {
   const std::uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
   for (std::uint32_t m = 0; m < 2; ++m) {
@@ -117,14 +116,23 @@ __device__ void write_tile(const Product& product, std::uint32_t first_output,
     const std::uint32_t i = at / kWarp % 4;
     const std::uint32_t n = at / (4 * kWarp) % kColumnTiles;
     const std::uint32_t m = at / (4 * kWarp * kColumnTiles);
-    const std::uint32_t output = first_output + m * 16 + from_lane / 4 + i / 2 * 8;
-    const std::uint32_t row = first_row + n * 8 + from_lane % 4 * 2 + i % 2;
-    if (output >= product.outputs || row >= rows) continue;
     float sum = 0.0f;
 #pragma unroll
     for (std::uint32_t warp = 0; warp < kProductWarps; ++warp) sum += memory[warp][at];
-    write_output(product, row, output, sum);
+    write(m * 16 + from_lane / 4 + i / 2 * 8, n * 8 + from_lane % 4 * 2 + i % 2, sum);
   }
+}
+
+template <std::uint32_t kColumnTiles>
+__device__ void write_tile(const Product& product, std::uint32_t first_output,
+                           std::uint32_t first_row, std::uint32_t rows,
+                           const float (&sums)[2][kColumnTiles][4],
+                           float (&memory)[kProductWarps][2 * kColumnTiles * 4 * kWarp]) {
+  add_warps<kColumnTiles>(sums, memory, [&](std::uint32_t output, std::uint32_t row, float sum) {
+    output += first_output;
+    row += first_row;
+    if (output < product.outputs && row < rows) write_output(product, row, output, sum);
+  });
 }
 
 }  // namespace edgedraft::cuda
