@@ -18,6 +18,7 @@ class VulkanPlan final : public PlanningBackend {
         kv_type_(kv_type),
         host_(meter(), vulkan::Transfers::kHostBytes + vulkan::Stream::kHostBytes) {}
 
+  bool takes_experts() const override { return false; }
   DType drafter_cache_type() const override { return kv_type_; }
 
  private:
@@ -53,6 +54,7 @@ class VulkanPlan final : public PlanningBackend {
     scratch_.reserve(*this, rows_max(op.qkv) * sizeof(float) *
                                 vulkan::delta_scratch_floats(op.key_cols(), op.value_heads));
   }
+  void plan(const ExpertMatmulOp& /*op*/) override {}
 
   bool rounds_;  // rounds activations of quantised matmuls to int8
   DType kv_type_;

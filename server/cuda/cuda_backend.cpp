@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/experts.h"
 #include "kernels/cuda/ops.h"
 #include "server/cuda/cuda_arguments.h"
 #include "server/cuda/cuda_error.h"
@@ -67,16 +68,21 @@ class CudaBackend final : public Backend {
     EDGEDRAFT_CHECK(matrix.bytes.size() / *row == matrix.rows && matrix.bytes.size() % *row == 0);
     auto file_order = upload(matrix.bytes);
     if (is_float(matrix.type)) return file_order;
-    auto packed = std::make_unique<CudaBuffer>(
-        queue_, cuda::packed_layout(matrix.type, matrix.rows, matrix.cols).total);
+    EDGEDRAFT_CHECK(matrix.experts > 0 && matrix.rows % matrix.experts == 0);
+    const std::uint32_t outputs = matrix.rows / matrix.experts;
+    const std::size_t total = cuda::packed_layout(matrix.type, outputs, matrix.cols).total;
+    auto packed = std::make_unique<CudaBuffer>(queue_, std::uint64_t{matrix.experts} * total);
     packed->packed = true;
-    try_cuda(cuda::pack_weight({.type = matrix.type,
-                                .weight = static_cast<CudaBuffer&>(*file_order).data(),
-                                .outputs = matrix.rows,
-                                .inputs = matrix.cols,
-                                .packed = packed->data()},
-                               queue_.stream()),
-             "packing a weight");
+    for (std::uint32_t expert = 0; expert < matrix.experts; ++expert) {
+      try_cuda(cuda::pack_weight({.type = matrix.type,
+                                  .weight = static_cast<CudaBuffer&>(*file_order).data() +
+                                            expert * outputs * *row,
+                                  .outputs = outputs,
+                                  .inputs = matrix.cols,
+                                  .packed = packed->data() + expert * total},
+                                 queue_.stream()),
+               "packing a weight");
+    }
     // Matmuls prefetch weights before earlier kernels end. Unlike those kernels, a memset starts
     // only after earlier writes are visible.
     try_cuda(cudaMemsetAsync(static_cast<CudaBuffer&>(*file_order).data(), 0, 1, queue_.stream()),
@@ -332,6 +338,32 @@ class CudaBackend final : public Backend {
   void delta_rule(const DeltaRuleOp& op) override {
     check_op(op);
     recurrent_.delta_rule(op);
+  }
+
+  void route(const RouteOp& op) override {
+    check_op(op);
+    enqueue(cuda::route, cuda::RouteArgs{.logits = device_const_rows(op.logits),
+                                         .rows = op.logits.rows,
+                                         .count = op.logits.cols,
+                                         .used = op.used,
+                                         .experts = device_rows(op.experts),
+                                         .weights = device_rows(op.weights)});
+  }
+
+  void expert_matmul(const ExpertMatmulOp& op) override {
+    check_op(op);
+    products_.multiply_experts(op);
+    arguments_.make_room();
+  }
+
+  void mix(const MixOp& op) override {
+    check_op(op);
+    enqueue(cuda::mix, cuda::MixArgs{.x = device_const_rows(op.x),
+                                     .weights = device_const_rows(op.weights),
+                                     .rows = op.y.rows,
+                                     .used = op.weights.cols,
+                                     .cols = op.y.cols,
+                                     .y = device_rows(op.y)});
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/experts.h"
 #include "server/cuda/cuda_backend.h"
 #include "server/cuda/cuda_views.h"
 
@@ -99,6 +100,44 @@ void CudaProducts::int8_products(std::span<const MatmulOp> ops) {
   args.sums = quantized_.sums;
   set_products(args, ops);
   queue_.enqueue(cuda::int8_matmul, args);
+}
+
+void CudaProducts::multiply_experts(const ExpertMatmulOp& op) {
+  const Weight& w = op.weight;
+  const std::uint32_t pairs = op.y.rows;
+  if (pairs == 0) return;
+  const std::uint32_t tiles = cuda::expert_tiles_max(pairs, w.experts);
+  const cuda::GroupExpertsArgs groups{.experts = device_const_rows(op.experts),
+                                      .rows = op.experts.rows,
+                                      .used = op.experts.cols,
+                                      .count = w.experts,
+                                      .order = expert_order_.reserve<std::uint32_t>(pairs),
+                                      .tiles = expert_tiles_.reserve<cuda::ExpertTile>(tiles),
+                                      .tile_count = tiles};
+  const bool is_plain = is_float(w.type);
+  const cuda::ExpertProduct product{
+      .type = w.type,
+      .weight = device_matrix(w),
+      .expert_bytes = is_plain ? op.y.cols * cuda::row_bytes(w.type, w.cols)
+                               : cuda::packed_layout(w.type, op.y.cols, w.cols).total,
+      .bias = device_floats(op.bias),
+      .order = groups.order,
+      .tiles = groups.tiles,
+      .tile_count = tiles,
+      .pairs_a_row = pairs / op.x.rows,
+      .inputs = w.cols,
+      .outputs = op.y.cols,
+      .y = device_rows(op.y)};
+  if (!is_plain) quantize(op.x);
+  queue_.enqueue(cuda::group_experts, groups);
+  if (is_plain) {
+    queue_.enqueue(cuda::expert_matmul,
+                   cuda::ExpertMatmulArgs{.x = device_const_rows(op.x), .product = product});
+  } else {
+    queue_.enqueue(
+        cuda::expert_int8_matmul,
+        cuda::ExpertInt8MatmulArgs{.x = quantized_, .x_rows = op.x.rows, .product = product});
+  }
 }
 
 void CudaProducts::library_product(const MatmulOp& op, std::optional<DType>& rounded) {

@@ -28,6 +28,8 @@ class CudaProducts {
   // Matmuls of the same x.
   // Requires  checked operations
   void multiply(std::span<const MatmulOp> ops, Input input = Input::x);
+  // Own kernels only: the library cannot read the choice of experts on the device.
+  void multiply_experts(const ExpertMatmulOp& op);
 
  private:
   void float_products(std::span<const MatmulOp> ops);
@@ -42,6 +44,8 @@ class CudaProducts {
   CudaScratch int8_scales_{queue_};
   CudaScratch int8_sums_{queue_};
   CudaScratch rounded_{queue_};
+  CudaScratch expert_order_{queue_};
+  CudaScratch expert_tiles_{queue_};
   cuda::QuantizedRows quantized_{};
 };
 

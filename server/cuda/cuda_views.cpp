@@ -49,7 +49,9 @@ const std::byte* device_matrix(const Weight& w) {
   const auto& buffer = static_cast<const CudaBuffer&>(*w.buffer);
   EDGEDRAFT_CHECK(buffer.packed);
   EDGEDRAFT_CHECK(w.offset_bytes == 0);
-  EDGEDRAFT_CHECK(buffer.bytes_count() == cuda::packed_layout(w.type, w.rows, w.cols).total);
+  EDGEDRAFT_CHECK(buffer.bytes_count() ==
+                  w.experts *
+                      std::uint64_t{cuda::packed_layout(w.type, w.rows / w.experts, w.cols).total});
   return buffer.data();
 }
 

@@ -30,6 +30,10 @@ inline constexpr std::uint32_t kMaskRowsMax = 256;
 // Widest head of attention.
 inline constexpr std::uint32_t kHeadDimMax = 512;
 
+// Experts per layer, and per row of it. Kernels hold a row's choice in registers or on the stack.
+inline constexpr std::uint32_t kExpertsMax = 1024;
+inline constexpr std::uint32_t kExpertsUsedMax = 32;
+
 // The environment failed: device lost, out of device memory.
 class DeviceError : public std::runtime_error {
  public:
@@ -119,13 +123,15 @@ struct CacheView {
   CacheRows run(std::uint32_t first, std::uint32_t count) const;
 };
 
-// Non-owning constant matrix [rows, cols] of any DType, row-major, rows packed.
+// Non-owning constant matrix [rows, cols] of any DType, row-major, rows packed; or a stack of
+// matrices of equal shape, one per expert, with `rows` counted over all.
 struct Weight {
   const Buffer* buffer = nullptr;
   std::uint64_t offset_bytes = 0;
   DType type = DType::f32;
   std::uint32_t rows = 0;
   std::uint32_t cols = 0;
+  std::uint32_t experts = 1;
 
   explicit operator bool() const { return buffer != nullptr; }
 };
@@ -136,6 +142,7 @@ struct MatrixBytes {
   std::uint32_t rows = 0;
   std::uint32_t cols = 0;
   ByteView bytes;
+  std::uint32_t experts = 1;  // as in Weight
 };
 
 // Ancestors of one row among the rows of the same call: bit j set = row j is visible. A row always
@@ -425,6 +432,41 @@ struct ArgmaxOp {
   std::span<std::uint32_t> tokens;
 };
 
+// Chooses experts per row: experts[r,u] is the index of the u-th largest logit, as a number, ties
+// to the lowest index. weights[r] is the softmax over the chosen logits: softmax over all, divided
+// by the sum of the chosen, is the same. A lower bound of 2^-14 on that sum never applies, as the
+// sum is at least used / experts. Shapes    logits [rows, experts]; experts, weights [rows, used]
+// Requires  1 <= used <= min(experts, kExpertsUsedMax); experts <= kExpertsMax
+// NaN sorts lowest and makes the row's weights NaN if chosen.
+struct RouteOp {
+  Matrix logits;
+  std::uint32_t used;
+  Matrix experts;
+  Matrix weights;
+};
+
+// Matmuls with the matrices of chosen experts: y[r * used + u] = W_e x' + b_e with
+// e = experts[r,u]; x' is x[r] if x.rows is experts.rows, else x[r * used + u].
+// Shapes    x [rows, in] or [rows * used, in]; weight: a stack of two or more [out, in]; bias
+//           [stack, out] f32 or absent; experts [rows, used]; y [rows * used, out], not x
+// Requires  weight comes from upload_matrix; experts from route, for as many experts
+// Activations may be rounded as in MatmulOp.
+struct ExpertMatmulOp {
+  Matrix x;
+  Weight weight;
+  Weight bias;
+  Matrix experts;
+  Matrix y;
+};
+
+// y[r] += sum_u weights[r,u] * x[r * used + u], in the order of u.
+// Shapes    x [rows * used, cols]; weights [rows, used]; y [rows, cols], not x
+struct MixOp {
+  Matrix x;
+  Matrix weights;
+  Matrix y;
+};
+
 // A compute device. Used by one thread at a time.
 class Backend {
  public:
@@ -439,6 +481,8 @@ class Backend {
   virtual bool takes_cache_type(DType type) const { return is_cache_type(type); }
   // Widest head that attention takes.
   virtual std::uint32_t head_dim_max() const { return kHeadDimMax; }
+  // True if weights may be stacks of experts, and for the operations on them.
+  virtual bool takes_experts() const { return true; }
   // Type of drafters' keys and values.
   virtual DType drafter_cache_type() const { return DType::f32; }
 
@@ -452,7 +496,7 @@ class Backend {
   virtual std::unique_ptr<Buffer> upload(ByteView bytes) = 0;
   // A weight [rows, cols] for matmul only: a backend may reorder it, or alias it as above. A Weight
   // in it has its shape and no offset.
-  // Requires  bytes.size() == rows * row_bytes(type, cols)
+  // Requires  bytes.size() == rows * row_bytes(type, cols); rows is a multiple of experts
   virtual std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) = 0;
 
   virtual void write(const Matrix& to, std::span<const float> from) = 0;
@@ -493,6 +537,10 @@ class Backend {
   virtual void soft_cap(const SoftCapOp& op) = 0;
   virtual void convolve(const ConvolutionOp& op) = 0;
   virtual void delta_rule(const DeltaRuleOp& op) = 0;
+  // Requires  takes_experts()
+  virtual void route(const RouteOp& op) = 0;
+  virtual void expert_matmul(const ExpertMatmulOp& op) = 0;
+  virtual void mix(const MixOp& op) = 0;
 
  protected:
   explicit Backend(std::shared_ptr<MemoryMeter> meter = nullptr)

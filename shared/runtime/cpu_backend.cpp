@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <vector>
 
+#include "kernels/cpu/experts.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/packed.h"
 #include "shared/base/check.h"
+#include "shared/runtime/cpu_experts.h"
 #include "shared/runtime/cpu_memory.h"
 #include "shared/runtime/host_backend.h"
 #include "shared/runtime/op_checks.h"
@@ -74,22 +77,34 @@ class CpuBackend final : public HostBackend {
   }
 
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override {
-    if (takes_tiles(kernels_, matrix.type, matrix.cols)) return upload(matrix.bytes);
-    const std::size_t bytes = cpu::packed_bytes(matrix.type, matrix.rows, matrix.cols);
+    const std::size_t experts = matrix.experts;
+    if (experts == 1 && takes_tiles(kernels_, matrix.type, matrix.cols)) {
+      return upload(matrix.bytes);
+    }
+    EDGEDRAFT_CHECK(experts > 0 && matrix.rows % experts == 0);
+    const std::size_t outputs = matrix.rows / experts;
     const auto row = row_bytes(matrix.type, matrix.cols);
     EDGEDRAFT_CHECK(row.has_value());
     EDGEDRAFT_CHECK(matrix.bytes.size() / *row == matrix.rows && matrix.bytes.size() % *row == 0);
-    auto buffer = HostBuffer::for_packed(bytes, meter());
-    const cpu::PackArgs args{.type = matrix.type,
-                             .weight = matrix.bytes.data(),
-                             .outputs = matrix.rows,
-                             .inputs = matrix.cols,
-                             .signed_bytes = kernels_.signed_bytes,
-                             .panels = buffer->mutable_data()};
-    pool_.run(cpu::panel_count(matrix.rows), 1,
-              [&](std::size_t begin, std::size_t end, std::size_t) {
-                cpu::pack_panels(args, begin, end);
-              });
+    auto buffer = HostBuffer::for_packed(
+        packed_stack_bytes(matrix.type, matrix.rows, matrix.cols, experts), meter());
+    const std::size_t panels = cpu::panel_count(outputs);
+    pool_.run(experts * panels, 1, [&](std::size_t begin, std::size_t end, std::size_t) {
+      for (std::size_t first = begin; first < end;) {
+        const std::size_t expert = first / panels;
+        const std::size_t last = std::min(end, (expert + 1) * panels);
+        const cpu::PackArgs args{
+            .type = matrix.type,
+            .weight = matrix.bytes.data() + expert * outputs * static_cast<std::size_t>(*row),
+            .outputs = outputs,
+            .inputs = matrix.cols,
+            .signed_bytes = kernels_.signed_bytes,
+            .panels = buffer->mutable_data() +
+                      expert * cpu::packed_bytes(matrix.type, outputs, matrix.cols)};
+        cpu::pack_panels(args, first - expert * panels, last - expert * panels);
+        first = last;
+      }
+    });
     return buffer;
   }
 
@@ -302,6 +317,37 @@ class CpuBackend final : public HostBackend {
          .steps = 4 * std::uint64_t{op.qkv.rows + folded} * op.value_cols() * op.dim});
   }
 
+  void route(const RouteOp& op) override {
+    check_op(op);
+    const cpu::RouteArgs args{.logits = const_rows(op.logits),
+                              .count = op.logits.cols,
+                              .used = op.used,
+                              .experts = rows(op.experts),
+                              .weights = rows(op.weights)};
+    run(cpu::route, args, by_rows(op.logits, kExpSteps));
+  }
+
+  void expert_matmul(const ExpertMatmulOp& op) override {
+    check_op(op);
+    groups_.group(op.experts, data(op.experts), op.weight.experts);
+    const MatmulOp product{.x = op.x, .weight = op.weight, .bias = op.bias, .y = op.y};
+    if (is_float(op.weight.type)) {
+      multiply_groups(kernels_.matmul, float_args(product), float_groups(op));
+    } else {
+      multiply_groups(kernels_.int8_matmul, int8_args(product), int8_groups(op));
+    }
+  }
+
+  void mix(const MixOp& op) override {
+    check_op(op);
+    const cpu::MixArgs args{.x = const_rows(op.x),
+                            .weights = const_rows(op.weights),
+                            .used = op.weights.cols,
+                            .cols = op.y.cols,
+                            .y = rows(op.y)};
+    run(cpu::mix, args, by_rows(op.y, op.weights.cols));
+  }
+
  private:
   static cpu::Rows rows(const Matrix& m) { return {data(m), m.stride}; }
   static cpu::ConstRows const_rows(const Matrix& m) { return {data(m), m.stride}; }
@@ -390,7 +436,7 @@ class CpuBackend final : public HostBackend {
   static const std::byte* panels_of(const Weight& w) {
     const auto& buffer = static_cast<const HostBuffer&>(*w.buffer);
     EDGEDRAFT_CHECK(buffer.is_packed() && w.offset_bytes == 0);
-    EDGEDRAFT_CHECK(buffer.bytes().size() == cpu::packed_bytes(w.type, w.rows, w.cols));
+    EDGEDRAFT_CHECK(buffer.bytes().size() == packed_stack_bytes(w.type, w.rows, w.cols, w.experts));
     return buffer.bytes().data();
   }
 
@@ -424,7 +470,7 @@ class CpuBackend final : public HostBackend {
             .y = rows(op.y),
             .rows = op.x.rows,
             .inputs = op.x.cols,
-            .outputs = op.weight.rows,
+            .outputs = op.y.cols,
             .accumulate = op.into == Into::accumulate};
   }
 
@@ -499,7 +545,7 @@ class CpuBackend final : public HostBackend {
             .y = rows(op.y),
             .rows = op.x.rows,
             .inputs = op.x.cols,
-            .outputs = op.weight.rows,
+            .outputs = op.y.cols,
             .accumulate = op.into == Into::accumulate};
   }
 
@@ -515,6 +561,89 @@ class CpuBackend final : public HostBackend {
         cpu::InterleaveArgs{.x = const_rows(x), .rows = x.rows, .cols = x.cols, .y = y},
         {.items = cpu::chain_count(x.cols), .grain = 1, .steps = std::uint64_t{x.rows} * x.cols});
     return y;
+  }
+
+  // Copies the rows of blocks with several pairs to gathered_, and calls finish(block, rows) on
+  // each.
+  template <class Finish>
+  void gather(const ExpertMatmulOp& op, GroupedRows& rows, const Finish& finish) {
+    if (!groups_.any_shared()) return;
+    reserve(gathered_, gathered_bytes(op.weight.type, op.y.rows, op.x.cols));
+    std::byte* to = gathered_->mutable_data();
+    rows.gathered = to;
+    const auto copy_block = [&](const ExpertGroups::Block& block) {
+      std::byte* first = to + block.first * rows.gathered_stride;
+      for (std::uint32_t i = 0; i < block.count; ++i) {
+        std::memcpy(first + i * rows.gathered_stride, rows.row_of(groups_.pairs()[block.first + i]),
+                    rows.gathered_stride);
+      }
+      finish(block, first);
+    };
+    share(groups_.blocks().size(), 1, std::uint64_t{op.y.rows} * op.x.cols,
+          [&](std::size_t begin, std::size_t end, std::size_t) {
+            for (const auto& block : groups_.blocks().subspan(begin, end - begin)) {
+              if (block.count > 1) copy_block(block);
+            }
+          });
+  }
+
+  GroupedRows int8_groups(const ExpertMatmulOp& op) {
+    reserve(quantized_, quantized_bytes(op.x.rows, op.x.cols));
+    run(kernels_.quantize, quantize_args(op.x), by_rows(op.x, kQuantizeSteps));
+    const std::size_t stride = cpu::quantized_row_bytes(op.x.cols);
+    GroupedRows rows{.x = quantized_->bytes().data(),
+                     .x_stride = stride,
+                     .pairs_a_row = op.y.rows / std::max(op.x.rows, 1u),
+                     .gathered = nullptr,
+                     .gathered_stride = stride};
+    gather(op, rows, [](const ExpertGroups::Block&, const std::byte*) {});
+    return rows;
+  }
+
+  // Interleaves each block's rows, into interleaved_.
+  GroupedRows float_groups(const ExpertMatmulOp& op) {
+    const std::size_t row_floats = op.x.cols;
+    GroupedRows rows{.x = reinterpret_cast<const std::byte*>(data(op.x)),
+                     .x_stride = op.x.stride * sizeof(float),
+                     .pairs_a_row = op.y.rows / std::max(op.x.rows, 1u),
+                     .gathered = nullptr,
+                     .gathered_stride = row_floats * sizeof(float)};
+    if (!groups_.any_shared()) return rows;
+    reserve(interleaved_, interleaved_bytes(op.y.rows, op.x.cols));
+    auto* to = reinterpret_cast<float*>(interleaved_->mutable_data());
+    gather(op, rows, [&](const ExpertGroups::Block& block, const std::byte* from) {
+      kernels_.interleave({.x = {reinterpret_cast<const float*>(from), row_floats},
+                           .rows = block.count,
+                           .cols = row_floats,
+                           .y = to + block.first * row_floats},
+                          {.begin = 0, .end = cpu::chain_count(row_floats), .scratch = nullptr});
+    });
+    rows.gathered = interleaved_->bytes().data();
+    return rows;
+  }
+
+  // Threads share the panels of all chosen experts together. `all` has the first expert's weights.
+  template <class Args>
+  void multiply_groups(void (*kernel)(const Args&, const cpu::Work&), const Args& all,
+                       const GroupedRows& rows) {
+    reserve_scratch(kProductScratchFloats + kExpertTileFloats);
+    const std::size_t panels = cpu::panel_count(all.outputs);
+    const std::span blocks = groups_.blocks();
+    share(blocks.size() * panels, 1,
+          std::uint64_t{groups_.pairs().size()} * all.inputs * all.outputs,
+          [&](std::size_t begin, std::size_t end, std::size_t thread) {
+            for (std::size_t item = begin; item < end;) {
+              const std::size_t index = item / panels;
+              const std::size_t next = std::min(end, (index + 1) * panels);
+              const ExpertGroups::Block& block = blocks[index];
+              multiply_block(kernel, all, rows, block,
+                             groups_.pairs().subspan(block.first, block.count),
+                             {.begin = item - index * panels,
+                              .end = next - index * panels,
+                              .scratch = scratch(thread)});
+              item = next;
+            }
+          });
   }
 
   // Calls task(begin, end, thread) for all items, on all threads if the work is large enough.
@@ -546,10 +675,12 @@ class CpuBackend final : public HostBackend {
   std::unique_ptr<HostBuffer> quantized_;    // as int8
   std::unique_ptr<HostBuffer> interleaved_;  // with rows interleaved
   std::unique_ptr<HostBuffer> split_;        // as bfloat16
+  std::unique_ptr<HostBuffer> gathered_;     // grouped by expert
   std::unique_ptr<HostBuffer> top_k_parts_;  // parts of the logits of the largest call
   // Members, so that calls do not allocate.
   PanelProducts<cpu::Int8MatmulArgs> int8_products_;
   PanelProducts<cpu::MatmulArgs> float_products_;
+  ExpertGroups groups_;
   std::vector<cpu::ConstCache> keys_;
   std::vector<cpu::ConstCache> values_;
   std::vector<cpu::Recurrent> sequences_;

@@ -7,6 +7,7 @@
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/packed.h"
 #include "shared/runtime/backend.h"
+#include "shared/runtime/expert_groups.h"
 
 // Memory of the CPU backend beside operands, shared by the backend and its plan.
 namespace edgedraft {
@@ -23,10 +24,20 @@ inline bool takes_tiles(const cpu::Kernels& kernels, DType type, std::size_t inp
          inputs % cpu::kSplitCellInputs == 0;
 }
 
+// Bytes of a matrix, or of a stack of them, in panels. No panel has outputs of two experts.
+inline std::size_t packed_stack_bytes(DType type, std::size_t rows, std::size_t cols,
+                                      std::size_t experts) {
+  return experts * cpu::packed_bytes(type, rows / experts, cols);
+}
+
 // --- per thread, in floats ---
 
 inline constexpr std::size_t kProductScratchFloats =
     std::max(cpu::kMatmulScratchFloats, cpu::kInt8MatmulScratchFloats);
+// Results of a block of rows of one expert, before they go to their rows. After the scratch above.
+inline constexpr std::size_t kExpertTilePanels = 4;
+inline constexpr std::size_t kExpertTileFloats =
+    ExpertGroups::kBlockPairsMax * kExpertTilePanels * cpu::kPanelOutputs;
 
 // --- per backend, in bytes: converted activations, and parts of logits ---
 
@@ -38,6 +49,10 @@ inline std::size_t split_bytes(std::size_t rows, std::size_t cols) {
 }
 inline std::size_t interleaved_bytes(std::size_t rows, std::size_t cols) {
   return rows * cols * sizeof(float);
+}
+// Activations of expert matmuls, grouped by expert.
+inline std::size_t gathered_bytes(DType type, std::size_t pairs, std::size_t cols) {
+  return is_float(type) ? interleaved_bytes(pairs, cols) : quantized_bytes(pairs, cols);
 }
 inline std::size_t top_k_bytes(std::size_t rows, std::size_t cols) {
   return rows * cpu::top_k_segments(cols) * sizeof(cpu::TopKPart);

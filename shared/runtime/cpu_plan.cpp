@@ -19,8 +19,8 @@ class CpuPlan final : public PlanningBackend {
   std::uint64_t taken_by(std::uint64_t bytes) const override { return HostBuffer::taken_by(bytes); }
   std::uint64_t taken_by(ByteView bytes) const override { return HostBuffer::taken_by(bytes); }
   std::uint64_t taken_by(const MatrixBytes& m) const override {
-    if (takes_tiles(kernels_, m.type, m.cols)) return taken_by(m.bytes);
-    return HostBuffer::taken_by_packed(cpu::packed_bytes(m.type, m.rows, m.cols));
+    if (m.experts == 1 && takes_tiles(kernels_, m.type, m.cols)) return taken_by(m.bytes);
+    return HostBuffer::taken_by_packed(packed_stack_bytes(m.type, m.rows, m.cols, m.experts));
   }
   void plan(const MatmulOp& op) override {
     const std::uint32_t rows = rows_max(op.x);
@@ -48,11 +48,27 @@ class CpuPlan final : public PlanningBackend {
     for (Grown& scratch : threads_) scratch.reserve(*this, floats * sizeof(float));
   }
 
+  void plan(const ExpertMatmulOp& op) override {
+    const std::size_t rows = rows_max(op.experts);
+    const std::size_t pairs = rows * op.experts.cols;
+    gathered_.reserve(*this, gathered_bytes(op.weight.type, pairs, op.x.cols));
+    if (is_float(op.weight.type)) {
+      interleaved_.reserve(*this, interleaved_bytes(pairs, op.x.cols));
+    } else {
+      const bool is_per_pair = op.x.rows == op.y.rows;
+      quantized_.reserve(*this, quantized_bytes(is_per_pair ? pairs : rows, op.x.cols));
+    }
+    for (Grown& scratch : threads_) {
+      scratch.reserve(*this, (kProductScratchFloats + kExpertTileFloats) * sizeof(float));
+    }
+  }
+
   const cpu::Kernels& kernels_;
   std::vector<Grown> threads_;
   Grown quantized_;
   Grown interleaved_;
   Grown split_;
+  Grown gathered_;
   Grown top_k_;
 };
 

@@ -105,6 +105,7 @@ void check_op(const RmsNormOp& op) {
 }
 
 void check_op(const MatmulOp& op) {
+  EDGEDRAFT_CHECK(op.weight.experts == 1);
   EDGEDRAFT_CHECK(op.x.cols == op.weight.cols);
   EDGEDRAFT_CHECK(op.y.cols == op.weight.rows);
   EDGEDRAFT_CHECK(op.x.rows == op.y.rows);
@@ -251,6 +252,32 @@ void check_op(const DeltaRuleOp& op) {
   EDGEDRAFT_CHECK(op.y.rows == op.qkv.rows && op.y.cols == op.value_cols());
   EDGEDRAFT_CHECK(!same_start(op.qkv, op.y));
   check_recurrent(op.sequences, op.qkv.rows, op.value_cols(), op.dim, op.kept_cols());
+}
+
+void check_op(const RouteOp& op) {
+  EDGEDRAFT_CHECK(op.logits.cols <= kExpertsMax);
+  EDGEDRAFT_CHECK(op.used >= 1 && op.used <= std::min(op.logits.cols, kExpertsUsedMax));
+  EDGEDRAFT_CHECK(op.experts.rows == op.logits.rows);
+  EDGEDRAFT_CHECK(op.experts.cols == op.used);
+  EDGEDRAFT_CHECK(same_shape(op.experts, op.weights));
+}
+
+void check_op(const ExpertMatmulOp& op) {
+  const std::uint32_t count = op.weight.experts;
+  EDGEDRAFT_CHECK(count >= 2 && count <= kExpertsMax);
+  EDGEDRAFT_CHECK(op.weight.rows == std::uint64_t{count} * op.y.cols);
+  EDGEDRAFT_CHECK(op.x.cols == op.weight.cols);
+  EDGEDRAFT_CHECK(op.experts.cols >= 1 && op.experts.cols <= kExpertsUsedMax);
+  EDGEDRAFT_CHECK(op.y.rows == std::uint64_t{op.experts.rows} * op.experts.cols);
+  EDGEDRAFT_CHECK(op.x.rows == op.experts.rows || op.x.rows == op.y.rows);
+  if (op.bias) EDGEDRAFT_CHECK(op.bias.rows == count && op.bias.cols == op.y.cols);
+}
+
+void check_op(const MixOp& op) {
+  EDGEDRAFT_CHECK(op.weights.cols >= 1 && op.weights.cols <= kExpertsUsedMax);
+  EDGEDRAFT_CHECK(op.weights.rows == op.y.rows);
+  EDGEDRAFT_CHECK(op.x.rows == std::uint64_t{op.y.rows} * op.weights.cols);
+  EDGEDRAFT_CHECK(op.x.cols == op.y.cols);
 }
 
 }  // namespace edgedraft

@@ -23,5 +23,8 @@ void check_op(const ScaleOp& op);
 void check_op(const SoftCapOp& op);
 void check_op(const ConvolutionOp& op);
 void check_op(const DeltaRuleOp& op);
+void check_op(const RouteOp& op);
+void check_op(const ExpertMatmulOp& op);
+void check_op(const MixOp& op);
 
 }  // namespace edgedraft

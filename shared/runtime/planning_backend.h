@@ -41,6 +41,9 @@ class PlanningBackend : public Backend {
   void soft_cap(const SoftCapOp& /*op*/) override {}
   void convolve(const ConvolutionOp& op) override { plan(op); }
   void delta_rule(const DeltaRuleOp& op) override { plan(op); }
+  void route(const RouteOp& /*op*/) override {}
+  void expert_matmul(const ExpertMatmulOp& op) override { plan(op); }
+  void mix(const MixOp& /*op*/) override {}
 
  protected:
   // Bytes requested from the system for intermediate rows or caches, for a constant, and for a
@@ -56,6 +59,7 @@ class PlanningBackend : public Backend {
   virtual void plan(const ArgmaxOp& op) = 0;
   virtual void plan(const ConvolutionOp& op) = 0;
   virtual void plan(const DeltaRuleOp& op) = 0;
+  virtual void plan(const ExpertMatmulOp& op) = 0;
 
   // Maximum rows of such a call: those that fit into `m`, up to the limit per call. The plan then
   // also holds for wider calls than were made.

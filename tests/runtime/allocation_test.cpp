@@ -68,6 +68,20 @@ TEST_P(AllocationTest, RepeatedOperationsAllocateNothing) {
   RecurrentRows updated = convolved;
   updated.state = delta_state.all();
   updated.kept = kept.all().column_range(0, 2 * heads.head_dim + 2);
+  const std::uint32_t experts = 4;
+  const TestWeight stacked(backend(), DType::q8_0, experts * 50, dim,
+                           random_floats(5, experts * 50 * dim));
+  const auto stack = backend().upload_matrix({.type = DType::q8_0,
+                                              .rows = experts * 50,
+                                              .cols = dim,
+                                              .bytes = stacked.bytes,
+                                              .experts = experts});
+  Weight expert_weight = stacked.weight;
+  expert_weight.buffer = stack.get();
+  expert_weight.experts = experts;
+  const OwnedMatrix chosen(backend(), kRows, 2);
+  const OwnedMatrix shares(backend(), kRows, 2);
+  const OwnedMatrix of_experts(backend(), 2 * kRows, 50);
   std::vector<std::uint32_t> tokens(kRows * 4);
   Floats log_probs(kRows * 4);
 
@@ -127,6 +141,17 @@ TEST_P(AllocationTest, RepeatedOperationsAllocateNothing) {
                           .epsilon = 1e-6f,
                           .y = y.all().column_range(0, heads.head_dim),
                           .sequences = {&updated, 1}});
+    backend().route({.logits = x.all().column_range(0, experts),
+                     .used = 2,
+                     .experts = chosen.all(),
+                     .weights = shares.all()});
+    backend().expert_matmul({.x = x.all(),
+                             .weight = expert_weight,
+                             .bias = {},
+                             .experts = chosen.all(),
+                             .y = of_experts.all()});
+    backend().mix(
+        {.x = of_experts.all(), .weights = shares.all(), .y = wide.all().column_range(0, 50)});
   };
   run();
   const std::uint64_t before = allocation_count;

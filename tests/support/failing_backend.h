@@ -75,6 +75,7 @@ class FailingBackend final : public Backend {
   bool takes_pages() const override { return inner_->takes_pages(); }
   std::uint32_t head_dim_max() const override { return inner_->head_dim_max(); }
   bool takes_cache_type(DType type) const override { return inner_->takes_cache_type(type); }
+  bool takes_experts() const override { return inner_->takes_experts(); }
   DType drafter_cache_type() const override { return inner_->drafter_cache_type(); }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override {
     count(Operation::allocate);
@@ -171,6 +172,9 @@ class FailingBackend final : public Backend {
     count(Operation::delta_rule);
     inner_->delta_rule(op);
   }
+  void route(const RouteOp& op) override { inner_->route(op); }
+  void expert_matmul(const ExpertMatmulOp& op) override { inner_->expert_matmul(op); }
+  void mix(const MixOp& op) override { inner_->mix(op); }
 
  private:
   void count(Operation operation) {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "shared/base/check.h"
 #include "shared/runtime/host_backend.h"
 #include "shared/runtime/op_checks.h"
 
@@ -374,6 +375,65 @@ class ReferenceBackend final : public HostBackend {
         }
       }
       first += s.rows;
+    }
+  }
+
+  void route(const RouteOp& op) override {
+    check_op(op);
+    std::vector<std::uint32_t> order(op.logits.cols);
+    for (std::uint32_t r = 0; r < op.logits.rows; ++r) {
+      const float* x = data(op.logits) + r * op.logits.stride;
+      float* experts = data(op.experts) + r * op.experts.stride;
+      float* weights = data(op.weights) + r * op.weights.stride;
+      std::iota(order.begin(), order.end(), 0u);
+      std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+        return comparable(x[a]) > comparable(x[b]);
+      });
+      double sum = 0.0;
+      for (std::uint32_t u = 0; u < op.used; ++u) {
+        sum += std::exp(double{x[order[u]]} - double{x[order[0]]});
+      }
+      for (std::uint32_t u = 0; u < op.used; ++u) {
+        experts[u] = static_cast<float>(order[u]);
+        weights[u] = static_cast<float>(std::exp(double{x[order[u]]} - double{x[order[0]]}) / sum);
+      }
+    }
+  }
+
+  void expert_matmul(const ExpertMatmulOp& op) override {
+    check_op(op);
+    const ByteView bytes = bytes_of(op.weight);
+    const float* bias = f32_data(op.bias);
+    std::vector<float> row(op.weight.cols);
+    for (std::uint32_t i = 0; i < op.y.rows; ++i) {
+      const std::uint32_t r = i / op.experts.cols;
+      const auto expert =
+          static_cast<std::uint32_t>(data(op.experts)[r * op.experts.stride + i % op.experts.cols]);
+      EDGEDRAFT_CHECK(expert < op.weight.experts);
+      const float* x = data(op.x) + (op.x.rows == op.y.rows ? i : r) * op.x.stride;
+      float* y = data(op.y) + i * op.y.stride;
+      for (std::uint32_t o = 0; o < op.y.cols; ++o) {
+        decode_row(op.weight, bytes, expert * op.y.cols + o, row);
+        double sum = bias != nullptr ? double{bias[expert * op.y.cols + o]} : 0.0;
+        for (std::size_t k = 0; k < row.size(); ++k) sum += double{x[k]} * double{row[k]};
+        y[o] = static_cast<float>(sum);
+      }
+    }
+  }
+
+  void mix(const MixOp& op) override {
+    check_op(op);
+    for (std::uint32_t r = 0; r < op.y.rows; ++r) {
+      const float* weights = data(op.weights) + r * op.weights.stride;
+      for (std::uint32_t i = 0; i < op.y.cols; ++i) {
+        double sum = 0.0;
+        for (std::uint32_t u = 0; u < op.weights.cols; ++u) {
+          const float* x = data(op.x) + (r * op.weights.cols + u) * op.x.stride;
+          sum += double{weights[u]} * double{x[i]};
+        }
+        float& y = data(op.y)[r * op.y.stride + i];
+        y = static_cast<float>(double{y} + sum);
+      }
     }
   }
 
