@@ -26,9 +26,11 @@ namespace edgedraft::shaders {
   SHADER(group_mean)                                \
   SHADER(int8_matmul, NarrowStorage, Subgroups)     \
   SHADER(matmul, NarrowStorage, Float16, Subgroups) \
+  SHADER(mix)                                       \
   SHADER(quantize)                                  \
   SHADER(rms_norm, Subgroups)                       \
   SHADER(rope)                                      \
+  SHADER(route)                                     \
   SHADER(store, NarrowStorage)                      \
   SHADER(gate)                                      \
   SHADER(top_k, Subgroups)                          \

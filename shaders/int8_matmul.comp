@@ -47,12 +47,12 @@ void main() {
     uvec4 w[OUTPUTS];
     float scale[OUTPUTS];
     for (uint j = 0; j < OUTPUTS; ++j) {
-      uint o = output_at(j);
+      uint o = weight_row(output_at(j));
       w[j] = words4[(p.weight_offset >> 4) + o * steps + i];
       scale[j] = scale_of(o * (p.inputs / 32) + block);
     }
     for (uint r = 0; r < ROWS; ++r) {
-      uint at = p.x_offset + row_at(r) * p.x_stride;
+      uint at = p.x_offset + x_row(r) * p.x_stride;
       float x_scale = uintBitsToFloat(x_words[at + p.inputs / 4 + block * 32 / kQuantizeGroup]);
       uvec4 a = x_vectors[(at >> 2) + (is_q4 ? 2 * i : i)];
       uvec4 b = is_q4 ? x_vectors[(at >> 2) + 2 * i + 1] : uvec4(0);

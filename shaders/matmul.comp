@@ -124,14 +124,14 @@ void main() {
       vec4 low[OUTPUTS];
       vec4 high[OUTPUTS];
       for (uint j = 0; j < OUTPUTS; ++j) {
-        uint o = output_at(j);
+        uint o = weight_row(output_at(j));
         uint w = words[(p.weight_offset >> 2) + o * (p.inputs / 8) + word];
         float scale = scale_of(o * (p.inputs / 32) + word / 4);
         low[j] = scale * nibbles(w);
         high[j] = scale * nibbles(w >> 4);
       }
       for (uint r = 0; r < ROWS; ++r) {
-        uint row = row_at(r);
+        uint row = x_row(r);
         vec4 a = four_of_x(row, i);
         vec4 b = four_of_x(row, i + 16);
         for (uint j = 0; j < OUTPUTS; ++j) {
@@ -145,9 +145,9 @@ void main() {
   } else {
     for (uint i = lane * 4; i < p.inputs; i += LANES * 4) {
       vec4 w[OUTPUTS];
-      for (uint j = 0; j < OUTPUTS; ++j) w[j] = four_weights(output_at(j), i);
+      for (uint j = 0; j < OUTPUTS; ++j) w[j] = four_weights(weight_row(output_at(j)), i);
       for (uint r = 0; r < ROWS; ++r) {
-        vec4 a = four_of_x(row_at(r), i);
+        vec4 a = four_of_x(x_row(r), i);
         for (uint j = 0; j < OUTPUTS; ++j) {
           precise float sum = sums[j * ROWS + r];
           sum = sum + a.x * w[j].x;

@@ -28,7 +28,7 @@ const uint kTypeQ5_K = 9;
 const uint kTypeQ6_K = 10;
 
 // Bindings after the call buffer.
-const uint kBindingsMax = 5;
+const uint kBindingsMax = 6;
 // Workgroup size that every Vulkan device supports.
 const uint kWorkgroupMax = 128;
 // Shared memory that every Vulkan device supports.
@@ -55,6 +55,8 @@ const uint kNoRow = 0xFFFFFFFFu;  // the state before a path
 const uint kRecurrentRowsMax = 256;
 const uint kConvolutionTapsMax = 8;
 const uint kDeltaWorkgroup = 64;  // eight lanes per column of a state, or per head of q and k
+const uint kExpertsMax = 1024;  // logits of a row of route
+const uint kExpertsUsedMax = 32;
 
 struct EmbedParams {
   uint table_offset_bytes;
@@ -101,6 +103,12 @@ struct MatmulParams {
   uint outputs;
   uint has_bias;
   uint accumulates;
+  // For matmuls with experts, whose y has one row per pair of a row and an expert.
+  uint experts_offset;
+  uint experts_stride;
+  uint first_row;    // first row of the bound part of the stack
+  uint part_rows;    // its rows
+  uint pairs_a_row;  // pairs per row of x
 };
 
 struct RopeParams {
@@ -328,6 +336,28 @@ struct DeltaKeepParams {
   uint value_cols;
   uint value_heads;
   uint rows_at;
+};
+
+struct RouteParams {
+  uint x_offset;
+  uint x_stride;
+  uint count;  // per row
+  uint used;
+  uint experts_offset;
+  uint experts_stride;
+  uint weights_offset;
+  uint weights_stride;
+};
+
+struct MixParams {
+  uint x_offset;
+  uint x_stride;
+  uint weights_offset;
+  uint weights_stride;
+  uint y_offset;
+  uint y_stride;
+  uint cols;
+  uint used;
 };
 
 #ifdef __cplusplus

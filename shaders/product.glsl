@@ -12,6 +12,9 @@ layout(constant_id = 1) const uint ROWS = 1;
 layout(constant_id = 4) const uint WORKGROUP = 64;
 layout(constant_id = 5) const uint LANES = 32;
 layout(constant_id = 6) const uint OUTPUTS = 2;
+// Experts per row; 0: an ordinary matmul. With experts, ROWS is 1, rows of y are pairs of a row and
+// an expert, and the weight is a part of a stack of matrices with p.outputs rows each.
+layout(constant_id = 7) const uint EXPERTS = 0;
 layout(push_constant) uniform Push { MatmulParams p; };
 #ifdef NARROW_STORAGE
 layout(std430, binding = 3) readonly buffer Scales { float16_t scales[]; };
@@ -20,6 +23,7 @@ layout(std430, binding = 3) readonly buffer Scales { uint scales[]; };
 #endif
 layout(std430, binding = 4) readonly buffer Bias { float bias[]; };
 layout(std430, binding = 5) buffer Y { float y[]; };
+layout(std430, binding = 6) readonly buffer Experts { float experts[]; };
 
 const uint kGroups = WORKGROUP / LANES;
 const uint kSums = OUTPUTS * ROWS;  // per lane
@@ -42,6 +46,19 @@ uint output_at(uint j) {
   return min((gl_WorkGroupID.x * kGroups + group_in_workgroup()) * OUTPUTS + j, p.outputs - 1);
 }
 uint row_at(uint r) { return min(gl_WorkGroupID.y * ROWS + r, p.rows - 1); }
+
+// The first row of the matrix of this workgroup's expert in the stack.
+uint expert_row() {
+  uint pair = gl_WorkGroupID.y;
+  uint used = max(EXPERTS, 1);
+  return uint(experts[p.experts_offset + pair / used * p.experts_stride + pair % used]) * p.outputs;
+}
+// An output's row in the bound part of the stack; beyond p.part_rows if it is in another part.
+uint part_row(uint o) { return expert_row() + o - p.first_row; }
+// An output's row of the weight, clamped to the last.
+uint weight_row(uint o) { return EXPERTS == 0 ? o : min(part_row(o), p.part_rows - 1); }
+// Row r's row of x.
+uint x_row(uint r) { return EXPERTS == 0 ? row_at(r) : row_at(r) / p.pairs_a_row; }
 
 // The scale of a block of q8_0 or q4_0.
 float scale_of(uint block) {
@@ -92,10 +109,13 @@ void finish(float sums[kSums]) {
     uint o = gl_WorkGroupID.x * kGroups * OUTPUTS + s / ROWS;
     uint row = gl_WorkGroupID.y * ROWS + s % ROWS;
     if (o >= p.outputs || row >= p.rows) continue;
+    if (EXPERTS != 0 && part_row(o) >= p.part_rows) continue;
     uint at = p.y_offset + row * p.y_stride + o;
     precise float total = total_of(s);
     if (p.accumulates != 0) total = total + y[at];
-    if (p.has_bias != 0) total = total + bias[p.bias_offset + o];
+    if (p.has_bias != 0) {
+      total = total + bias[p.bias_offset + (EXPERTS == 0 ? o : expert_row() + o)];
+    }
     y[at] = total;
   }
 }

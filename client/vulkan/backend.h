@@ -12,7 +12,6 @@
 #include "client/vulkan/transfers.h"
 #include "client/vulkan/vulkan_backend.h"
 #include "shaders/params.h"
-#include "shared/base/check.h"
 
 namespace edgedraft::client::vulkan {
 
@@ -66,7 +65,6 @@ class VulkanBackend final : public MeasuredBackend {
   bool takes_cache_type(DType type) const override {
     return type == DType::f32 || (type == DType::f16 && device_.features().narrow_storage);
   }
-  bool takes_experts() const override { return false; }
   DType drafter_cache_type() const override { return kv_type_; }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
   std::unique_ptr<Buffer> upload(ByteView bytes) override;
@@ -93,9 +91,9 @@ class VulkanBackend final : public MeasuredBackend {
   void soft_cap(const SoftCapOp& op) override;
   void convolve(const ConvolutionOp& op) override;
   void delta_rule(const DeltaRuleOp& op) override;
-  void route(const RouteOp& /*op*/) override { EDGEDRAFT_CHECK(takes_experts()); }
-  void expert_matmul(const ExpertMatmulOp& /*op*/) override { EDGEDRAFT_CHECK(takes_experts()); }
-  void mix(const MixOp& /*op*/) override { EDGEDRAFT_CHECK(takes_experts()); }
+  void route(const RouteOp& op) override;
+  void expert_matmul(const ExpertMatmulOp& op) override;
+  void mix(const MixOp& op) override;
 
   const VulkanDevice& device() const override { return device_.description(); }
   const VulkanFeatures& features() const override { return device_.features(); }
@@ -146,6 +144,9 @@ class VulkanBackend final : public MeasuredBackend {
     dispatch(key, groups, ByteView(std::as_bytes(std::span(&params, 1))), bound);
   }
   void multiply(const MatmulOp& op);
+  // Key of a matmul of activations as they are, for tiles of `rows`.
+  static PipelineKey product_key(const Matrix& x, const View& at, const Weight& weight,
+                                 std::uint32_t rows);
   void dispatch_product(PipelineKey key, const MatmulOp& op, const View& x);
   View quantize(const Matrix& x);
   static shaders::AttentionParams attention_params(const View& q, const View& k, const View& v,

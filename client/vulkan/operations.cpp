@@ -409,6 +409,47 @@ void VulkanBackend::group_mean(const GroupMeanOp& op) {
            {{x.slice}, {y.slice, Bound::written}});
 }
 
+void VulkanBackend::route(const RouteOp& op) {
+  check_op(op);
+  static_assert(shaders::kExpertsMax == kExpertsMax);
+  static_assert(shaders::kExpertsUsedMax == kExpertsUsedMax);
+  if (op.logits.rows == 0) return;
+  const View x = view(op.logits);
+  const View experts = view(op.experts);
+  const View weights = view(op.weights);
+  stream_.reserve(0, 0);
+  dispatch({.shader = Shader::route}, {.x = op.logits.rows},
+           shaders::RouteParams{.x_offset = x.offset,
+                                .x_stride = x.stride,
+                                .count = op.logits.cols,
+                                .used = op.used,
+                                .experts_offset = experts.offset,
+                                .experts_stride = experts.stride,
+                                .weights_offset = weights.offset,
+                                .weights_stride = weights.stride},
+           {{x.slice}, {experts.slice, Bound::written}, {weights.slice, Bound::written}});
+}
+
+void VulkanBackend::mix(const MixOp& op) {
+  check_op(op);
+  if (op.y.rows == 0) return;
+  const View x = view(op.x);
+  const View weights = view(op.weights);
+  const View y = view(op.y);
+  stream_.reserve(0, 0);
+  dispatch({.shader = Shader::mix},
+           {.x = groups_for(op.y.cols, shaders::kRowWorkgroup), .y = op.y.rows},
+           shaders::MixParams{.x_offset = x.offset,
+                              .x_stride = x.stride,
+                              .weights_offset = weights.offset,
+                              .weights_stride = weights.stride,
+                              .y_offset = y.offset,
+                              .y_stride = y.stride,
+                              .cols = op.y.cols,
+                              .used = op.weights.cols},
+           {{x.slice}, {weights.slice}, {y.slice, Bound::written}});
+}
+
 Slice VulkanBackend::scratch(std::uint64_t bytes) {
   if (scratch_.bytes() < bytes) {
     stream_.flush();

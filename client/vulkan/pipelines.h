@@ -13,7 +13,7 @@ namespace edgedraft::client::vulkan {
 // A shader and its specialization constants 0, 1, ...; unused ones are 0.
 struct PipelineKey {
   shaders::Shader shader;
-  std::array<std::uint32_t, 7> constants{};
+  std::array<std::uint32_t, 8> constants{};
 
   auto operator<=>(const PipelineKey&) const = default;
 };

@@ -62,18 +62,21 @@ void VulkanBackend::matmuls(std::span<const MatmulOp> ops) {
   }
 }
 
+PipelineKey VulkanBackend::product_key(const Matrix& x, const View& at, const Weight& weight,
+                                       std::uint32_t rows) {
+  const bool is_quantised = traits(weight.type).block_count > 1;
+  const std::uint32_t vector_bytes = weight.type == DType::f32 ? 16 : 8;
+  const bool one_by_one = is_quantised
+                              ? !is_split(weight.type)
+                              : weight.cols % 4 != 0 || weight.offset_bytes % vector_bytes != 0;
+  const bool x_vectors = at.offset % 4 == 0 && at.stride % 4 == 0 && x.cols % 4 == 0;
+  return {.shader = Shader::matmul,
+          .constants = {type_constant(weight.type), rows, one_by_one, x_vectors}};
+}
+
 void VulkanBackend::multiply(const MatmulOp& op) {
-  const bool is_quantised = traits(op.weight.type).block_count > 1;
-  const std::uint32_t vector_bytes = op.weight.type == DType::f32 ? 16 : 8;
-  const bool one_by_one =
-      is_quantised ? !is_split(op.weight.type)
-                   : op.weight.cols % 4 != 0 || op.weight.offset_bytes % vector_bytes != 0;
   const View x = view(op.x);
-  const bool x_vectors = x.offset % 4 == 0 && x.stride % 4 == 0 && op.x.cols % 4 == 0;
-  dispatch_product(
-      {.shader = Shader::matmul,
-       .constants = {type_constant(op.weight.type), rows_a_tile(op.x.rows), one_by_one, x_vectors}},
-      op, x);
+  dispatch_product(product_key(op.x, x, op.weight, rows_a_tile(op.x.rows)), op, x);
 }
 
 // Completes the key, then runs it for each part of the weight.
@@ -103,14 +106,73 @@ void VulkanBackend::dispatch_product(PipelineKey key, const MatmulOp& op, const 
                                    .inputs = op.weight.cols,
                                    .outputs = part.count,
                                    .has_bias = op.bias ? 1u : 0u,
-                                   .accumulates = op.into == Into::accumulate ? 1u : 0u},
+                                   .accumulates = op.into == Into::accumulate ? 1u : 0u,
+                                   .experts_offset = 0,
+                                   .experts_stride = 0,
+                                   .first_row = 0,
+                                   .part_rows = 0,
+                                   .pairs_a_row = 1},
              {{x.slice},
               {part.slice},
               {part.scales},
               {op.bias ? bias.slice : part.slice},  // Vulkan requires a binding
-              {y.slice, Bound::written}});
+              {y.slice, Bound::written},
+              {part.slice}});  // no experts
     stream_.count_multiplications(std::uint64_t{op.x.rows} * part.count * op.weight.cols);
   }
+}
+
+// One tile per pair, so each reads the weights of its expert. Every part of the stack runs all
+// pairs and writes the outputs that lie in it.
+void VulkanBackend::expert_matmul(const ExpertMatmulOp& op) {
+  check_op(op);
+  if (op.y.rows == 0) return;
+  const bool is_rounded = device_.features().integer_dot && is_split(op.weight.type);
+  EDGEDRAFT_CHECK(is_split(op.weight.type) ==
+                  device_buffer(op.weight.buffer).scales_at().has_value());
+  const View x = is_rounded ? quantize(op.x) : view(op.x);
+  PipelineKey key = is_rounded ? PipelineKey{.shader = Shader::int8_matmul,
+                                             .constants = {type_constant(op.weight.type), 1}}
+                               : product_key(op.x, x, op.weight, 1);
+  const MatmulTile& tile = matmul_tile_;
+  key.constants[kWorkgroupConstant] = tile.workgroup;
+  key.constants[5] = tile.lanes;
+  key.constants[6] = outputs_a_lane(tile, op.y.cols, op.y.rows);
+  key.constants[7] = op.experts.cols;
+  const std::uint32_t outputs = tile.workgroup / tile.lanes * key.constants[6];
+  const View y = view(op.y);
+  const View experts = view(op.experts);
+  const View bias = op.bias ? view(op.bias) : View{};
+  for (const WeightPart& part : parts(op.weight)) {
+    stream_.reserve(0, 0);
+    dispatch(key, {.x = groups_for(op.y.cols, outputs), .y = op.y.rows},
+             shaders::MatmulParams{.x_offset = x.offset,
+                                   .x_stride = x.stride,
+                                   .weight_offset = part.offset_bytes,
+                                   .scale_offset = part.scale_offset,
+                                   .row_bytes = static_cast<std::uint32_t>(
+                                       row_bytes(op.weight.type, op.weight.cols).value()),
+                                   .bias_offset = bias.offset,
+                                   .y_offset = y.offset,
+                                   .y_stride = y.stride,
+                                   .rows = op.y.rows,
+                                   .inputs = op.weight.cols,
+                                   .outputs = op.y.cols,
+                                   .has_bias = op.bias ? 1u : 0u,
+                                   .accumulates = 0,
+                                   .experts_offset = experts.offset,
+                                   .experts_stride = experts.stride,
+                                   .first_row = part.first,
+                                   .part_rows = part.count,
+                                   .pairs_a_row = op.y.rows / op.x.rows},
+             {{x.slice},
+              {part.slice},
+              {part.scales},
+              {op.bias ? bias.slice : part.slice},
+              {y.slice, Bound::written},
+              {experts.slice}});
+  }
+  stream_.count_multiplications(std::uint64_t{op.y.rows} * op.y.cols * op.weight.cols);
 }
 
 // Rows of x from quantize.comp, in scratch memory; offset and stride in words.

@@ -34,7 +34,7 @@ struct Command {
   std::uint32_t written = 0;  // bit i: slices[i] is written
   const Pipeline* pipeline = nullptr;
   std::array<Slice, shaders::kBindingsMax> slices{};
-  std::array<std::uint32_t, 18> push{};
+  std::array<std::uint32_t, 20> push{};
   // Arguments of a copy.
   std::uint64_t host_offset = 0;
   std::uint64_t row_bytes = 0;

@@ -18,7 +18,6 @@ class VulkanPlan final : public PlanningBackend {
         kv_type_(kv_type),
         host_(meter(), vulkan::Transfers::kHostBytes + vulkan::Stream::kHostBytes) {}
 
-  bool takes_experts() const override { return false; }
   DType drafter_cache_type() const override { return kv_type_; }
 
  private:
@@ -54,7 +53,13 @@ class VulkanPlan final : public PlanningBackend {
     scratch_.reserve(*this, rows_max(op.qkv) * sizeof(float) *
                                 vulkan::delta_scratch_floats(op.key_cols(), op.value_heads));
   }
-  void plan(const ExpertMatmulOp& /*op*/) override {}
+  void plan(const ExpertMatmulOp& op) override {
+    if (!rounds_ || !vulkan::is_split(op.weight.type)) return;
+    const bool is_per_pair = op.x.rows == op.y.rows;
+    const std::uint64_t rows =
+        std::uint64_t{rows_max(op.experts)} * (is_per_pair ? op.experts.cols : 1);
+    scratch_.reserve(*this, rows * sizeof(std::uint32_t) * vulkan::quantized_row_words(op.x.cols));
+  }
 
   bool rounds_;  // rounds activations of quantised matmuls to int8
   DType kv_type_;
