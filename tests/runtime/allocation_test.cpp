@@ -69,16 +69,7 @@ TEST_P(AllocationTest, RepeatedOperationsAllocateNothing) {
   updated.state = delta_state.all();
   updated.kept = kept.all().column_range(0, 2 * heads.head_dim + 2);
   const std::uint32_t experts = 4;
-  const TestWeight stacked(backend(), DType::q8_0, experts * 50, dim,
-                           random_floats(5, experts * 50 * dim));
-  const auto stack = backend().upload_matrix({.type = DType::q8_0,
-                                              .rows = experts * 50,
-                                              .cols = dim,
-                                              .bytes = stacked.bytes,
-                                              .experts = experts});
-  Weight expert_weight = stacked.weight;
-  expert_weight.buffer = stack.get();
-  expert_weight.experts = experts;
+  const TestStack stack(backend(), DType::q8_0, experts, 50, dim);
   const OwnedMatrix chosen(backend(), kRows, 2);
   const OwnedMatrix shares(backend(), kRows, 2);
   const OwnedMatrix of_experts(backend(), 2 * kRows, 50);
@@ -146,7 +137,7 @@ TEST_P(AllocationTest, RepeatedOperationsAllocateNothing) {
                      .experts = chosen.all(),
                      .weights = shares.all()});
     backend().expert_matmul({.x = x.all(),
-                             .weight = expert_weight,
+                             .weight = stack.weight,
                              .bias = {},
                              .experts = chosen.all(),
                              .y = of_experts.all()});

@@ -6,27 +6,6 @@
 namespace edgedraft::testing {
 namespace {
 
-// A stack of matrices on a backend, with its decoded values.
-struct TestStack {
-  TestStack(Backend& backend, DType type, std::uint32_t experts, std::uint32_t outputs,
-            std::uint32_t inputs)
-      : matrices(backend, type, experts * outputs, inputs,
-                 random_floats(inputs + experts, std::size_t{experts} * outputs * inputs)),
-        buffer(backend.upload_matrix({.type = type,
-                                      .rows = experts * outputs,
-                                      .cols = inputs,
-                                      .bytes = matrices.bytes,
-                                      .experts = experts})),
-        weight(matrices.weight) {
-    weight.buffer = buffer.get();
-    weight.experts = experts;
-  }
-
-  TestWeight matrices;
-  std::unique_ptr<Buffer> buffer;
-  Weight weight;
-};
-
 // Random distinct experts per row, as numbers.
 Floats random_choice(std::uint64_t seed, std::uint32_t rows, std::uint32_t used,
                      std::uint32_t experts) {
@@ -230,18 +209,17 @@ TEST_P(ExpertMatmulTest, AgreesWithFloat64ForOneToEightExperts) {
   for (const DType type : {DType::f32, DType::f16, DType::q8_0, DType::q4_k}) {
     const std::uint32_t inputs = is_float(type) ? 67 : traits(type).block_count;
     for (std::uint32_t used = 1; used <= 8; ++used) {
-      for (const bool x_per_pair : {false, true}) {
-        expect_right(type, {8, 1, used, inputs, 33, x_per_pair});
-        expect_right(type, {9, 7, used, inputs, 31, x_per_pair});
-        expect_right(type, {8, 30, used, inputs, 5, x_per_pair});
-      }
+      const bool x_per_pair = used % 2 == 0;
+      expect_right(type, {8, 1, used, inputs, 33, x_per_pair});
+      expect_right(type, {9, 7, used, inputs, 3, !x_per_pair});
+      expect_right(type, {8, 30, used, inputs, 5, x_per_pair});
     }
   }
 }
 
 // Rows alone, together, in another order and with others that choose the same expert.
 TEST_P(ExpertMatmulTest, RowsMatchSingleRows) {
-  constexpr std::uint32_t kRows = 256;
+  constexpr std::uint32_t kRows = 150;
   constexpr std::uint32_t kUsed = 3;
   constexpr std::uint32_t kExperts = 6;
   constexpr std::uint32_t kOutputs = 70;
@@ -251,8 +229,8 @@ TEST_P(ExpertMatmulTest, RowsMatchSingleRows) {
     const OwnedMatrix x =
         matrix_of(backend(), kRows, inputs, random_floats(1, std::size_t{kRows} * inputs));
     Floats choice = random_choice(2, kRows, kUsed, kExperts);
-    // The first half of the rows share their experts.
-    for (std::size_t i = 0; i < choice.size() / 2; ++i) choice[i] = static_cast<float>(i % kUsed);
+    // Most rows share their experts: more than a CPU takes at a time.
+    for (std::size_t i = 0; i < 135 * kUsed; ++i) choice[i] = static_cast<float>(i % kUsed);
     const OwnedMatrix experts = matrix_of(backend(), kRows, kUsed, choice);
     const OwnedMatrix y(backend(), kRows * kUsed, kOutputs);
     const auto run = [&](std::uint32_t first, std::uint32_t count) {
@@ -264,8 +242,10 @@ TEST_P(ExpertMatmulTest, RowsMatchSingleRows) {
     };
     for (std::uint32_t r = 0; r < kRows; ++r) run(r, 1);
     const Floats alone = values_of(backend(), y.all());
-    for (const std::uint32_t width : {2u, 5u, 9u, 64u, 256u}) {
-      for (std::uint32_t first = 0; first + width <= kRows; first += width) run(first, width);
+    for (const std::uint32_t width : {2u, 9u, 64u, kRows}) {
+      for (std::uint32_t first = 0; first < kRows; first += width) {
+        run(first, std::min(width, kRows - first));
+      }
       EXPECT_TRUE(same_bytes(values_of(backend(), y.all()), alone))
           << traits(type).name << ", " << width << " rows";
     }

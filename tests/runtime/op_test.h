@@ -263,6 +263,27 @@ struct TestWeight {
   }
 };
 
+// A stack of matrices on a backend, with its decoded values.
+struct TestStack {
+  TestStack(Backend& backend, DType type, std::uint32_t experts, std::uint32_t outputs,
+            std::uint32_t inputs)
+      : matrices(backend, type, experts * outputs, inputs,
+                 random_floats(inputs + experts, std::size_t{experts} * outputs * inputs)),
+        buffer(backend.upload_matrix({.type = type,
+                                      .rows = experts * outputs,
+                                      .cols = inputs,
+                                      .bytes = matrices.bytes,
+                                      .experts = experts})),
+        weight(matrices.weight) {
+    weight.buffer = buffer.get();
+    weight.experts = experts;
+  }
+
+  TestWeight matrices;
+  std::unique_ptr<Buffer> buffer;
+  Weight weight;
+};
+
 // True if a backend rounds activations to int8 before multiplying by weights of `type`.
 inline bool rounds_activations(const Backend& backend, DType type) {
   if (const auto* vulkan = dynamic_cast<const MeasuredBackend*>(&backend)) {

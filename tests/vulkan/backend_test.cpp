@@ -66,6 +66,41 @@ TEST_F(VulkanBackendTest, SplitsTablesLargerThanBinding) {
   }
 }
 
+// Also with the division of matmuls for GPUs, which software rasterisers do not use.
+TEST_F(VulkanBackendTest, SplitsStacksOfExpertsLargerThanBinding) {
+  constexpr std::uint32_t kInputs = 256;
+  constexpr std::uint32_t kOutputs = 43;
+  constexpr std::uint32_t kRows = 5;
+  constexpr std::uint32_t kUsed = 2;
+  for (const bool as_gpu : {false, true}) {
+    for (const DType type : {DType::f32, DType::f16, DType::q8_0, DType::q4_0, DType::q6_k}) {
+      std::vector<Floats> products;
+      for (const std::uint64_t range_max : {0u, 16384u}) {
+        const auto backend = open_with({.storage_range_max = range_max, .as_gpu = as_gpu}).value();
+        Backend& b = *backend;
+        const TestStack stack(b, type, 5, kOutputs, kInputs);
+        const TestWeight bias(b, DType::f32, 5, kOutputs, random_floats(2, 5 * kOutputs));
+        const OwnedMatrix x = matrix_of(b, kRows, kInputs, random_floats(3, kRows * kInputs));
+        const OwnedMatrix experts =
+            matrix_of(b, kRows, kUsed, Floats{4, 0, 1, 4, 2, 3, 0, 1, 3, 2});
+        const OwnedMatrix y(b, kRows * kUsed, kOutputs);
+        for (const std::uint32_t rows : {kRows, 1u}) {
+          b.expert_matmul({.x = x.rows(rows),
+                           .weight = stack.weight,
+                           .bias = bias.table,
+                           .experts = experts.rows(rows),
+                           .y = y.rows(rows * kUsed)});
+          products.push_back(values_of(b, y.rows(kUsed)));
+          products.push_back(values_of(b, y.all()));
+        }
+      }
+      for (std::size_t i = 0; i < products.size(); ++i) {
+        EXPECT_TRUE(same_bytes(products[i], products[i % 2])) << traits(type).name << " " << i;
+      }
+    }
+  }
+}
+
 // Software rasterisers split matmuls differently, so the split for GPUs is tested here too.
 TEST_F(VulkanBackendTest, SplitsMatmulsForGpuWithSameBitsForAnyRowCount) {
   constexpr std::uint32_t kInputs = 544;
