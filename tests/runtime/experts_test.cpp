@@ -266,7 +266,7 @@ TEST_P(ExpertMatmulTest, RowsMatchSingleRows) {
   }
 }
 
-// A matmul with one matrix of the stack is the same operation.
+// If all rows choose the same expert, it is a matmul with that matrix.
 TEST_P(ExpertMatmulTest, RowsWithOneExpertMatchItsMatmul) {
   constexpr std::uint32_t kRows = 20;
   constexpr std::uint32_t kOutputs = 40;
@@ -286,6 +286,10 @@ TEST_P(ExpertMatmulTest, RowsWithOneExpertMatchItsMatmul) {
     backend().matmul({.x = x.all(), .weight = alone.weight, .bias = {}, .y = expected.all()});
     const Floats a = values_of(backend(), y.all());
     const Floats b = values_of(backend(), expected.all());
+    // CUDA has a kernel of its own for experts of floats.
+    if (backend().name() != "cuda" || !is_float(type)) {
+      EXPECT_TRUE(same_bytes(a, b)) << traits(type).name;
+    }
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-4f);
   }
 }
