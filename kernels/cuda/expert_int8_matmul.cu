@@ -1,4 +1,4 @@
-#include "kernels/cuda/experts.h"
+#include "kernels/cuda/experts.cuh"
 #include "kernels/cuda/int8_products.cuh"
 
 namespace edgedraft::cuda {
@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kProductThreads)
   using Group = Weights<kType>;
   __shared__ float memory[kProductWarps][2 * 4 * kWarp];
   const ExpertProduct& p = a.product;
-  const ExpertTile tile = p.tiles[blockIdx.y];
+  const ExpertTile tile = expert_tile(p, blockIdx.y);
   if (tile.count == 0) return;
   const std::uint32_t lane = threadIdx.x % kWarp;
   const std::uint32_t warp = threadIdx.x / kWarp;
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kProductThreads)
   }
   // Rows of x: of column g, and of columns 2 t and 2 t + 1. Columns past the tile repeat its first.
   const auto row_of = [&](std::uint32_t column) {
-    return p.order[tile.first + (column < tile.count ? column : 0)] / p.pairs_a_row;
+    return pair_at(p, tile.first + (column < tile.count ? column : 0)) / p.pairs_a_row;
   };
   const std::size_t values_row = row_of(lane / 4);
   const std::size_t sums_rows[2] = {row_of(lane % 4 * 2), row_of(lane % 4 * 2 + 1)};
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kProductThreads)
     const std::uint32_t output = first_output + output_of_tile;
     if (output >= p.outputs || column >= tile.count) return;
     if (p.bias != nullptr) sum += p.bias[std::size_t{tile.expert} * p.outputs + output];
-    p.y.data[p.order[tile.first + column] * p.y.stride + output] = sum;
+    p.y.data[pair_at(p, tile.first + column) * p.y.stride + output] = sum;
   });
 }
 

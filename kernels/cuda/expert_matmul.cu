@@ -1,4 +1,4 @@
-#include "kernels/cuda/experts.h"
+#include "kernels/cuda/experts.cuh"
 #include "kernels/cuda/products.cuh"
 #include "kernels/cuda/weight_types.cuh"
 
@@ -9,7 +9,7 @@ namespace {
 __global__ void __launch_bounds__(kProductThreads) expert_matmul_kernel(ExpertMatmulArgs a) {
   take_turn();
   const ExpertProduct& p = a.product;
-  const ExpertTile tile = p.tiles[blockIdx.y];
+  const ExpertTile tile = expert_tile(p, blockIdx.y);
   const std::uint32_t output = blockIdx.x * kProductWarps + threadIdx.x / kWarp;
   if (tile.count == 0 || output >= p.outputs) return;
   const std::uint32_t lane = threadIdx.x % kWarp;
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kProductThreads) expert_matmul_kernel(ExpertMa
   const float* x[kExpertTilePairs];
 #pragma unroll
   for (std::uint32_t i = 0; i < kExpertTilePairs; ++i) {
-    const std::size_t pair = p.order[tile.first + (i < tile.count ? i : 0)];
+    const std::size_t pair = pair_at(p, tile.first + (i < tile.count ? i : 0));
     x[i] = a.x.data + pair / p.pairs_a_row * a.x.stride;
   }
 
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kProductThreads) expert_matmul_kernel(ExpertMa
     float sum = warp_sum(sums[i]);
     if (lane != 0) continue;
     if (p.bias != nullptr) sum += p.bias[std::size_t{tile.expert} * p.outputs + output];
-    p.y.data[p.order[tile.first + i] * p.y.stride + output] = sum;
+    p.y.data[pair_at(p, tile.first + i) * p.y.stride + output] = sum;
   }
 }
 

@@ -31,6 +31,14 @@ struct MixArgs {
 };
 [[nodiscard]] cudaError_t mix(const MixArgs& args, cudaStream_t stream);
 
+// Pairs and their experts: experts[pair / used, pair % used], as float32. Larger choices than
+// count - 1 count as the last.
+struct ExpertChoice {
+  ConstRows experts;
+  std::uint32_t used;
+  std::uint32_t count;
+  std::uint32_t pairs;
+};
 // Up to kExpertTilePairs pairs of one expert, order[first].., which share its weights.
 struct ExpertTile {
   std::uint32_t expert;
@@ -45,23 +53,21 @@ constexpr std::uint32_t expert_tiles_max(std::uint32_t pairs, std::uint32_t expe
 
 // Groups pairs by expert, in the order of pairs.
 struct GroupExpertsArgs {
-  ConstRows experts;  // [rows, used]
-  std::uint32_t rows;
-  std::uint32_t used;
-  std::uint32_t count;       // experts; larger choices count as the last
-  std::uint32_t* order;      // [rows * used]
+  ExpertChoice choice;
+  std::uint32_t* order;      // [pairs]
   ExpertTile* tiles;         // [tile_count]
   std::uint32_t tile_count;  // expert_tiles_max
 };
 [[nodiscard]] cudaError_t group_experts(const GroupExpertsArgs& args, cudaStream_t stream);
 
-// The matrices of a call's experts and its grouped pairs. Pair p has row p / pairs_a_row of x.
+// The matrices of a call's experts. Pair p has row p / pairs_a_row of x.
 struct ExpertProduct {
   DType type;
   const std::byte* weight;  // the first expert's; as in Product
   std::size_t expert_bytes;
   const float* bias;  // [experts, outputs], or null
-  const std::uint32_t* order;
+  ExpertChoice choice;
+  const std::uint32_t* order;  // of group_experts; null: one tile per pair
   const ExpertTile* tiles;
   std::uint32_t tile_count;
   std::uint32_t pairs_a_row;

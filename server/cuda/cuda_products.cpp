@@ -102,38 +102,44 @@ void CudaProducts::int8_products(std::span<const MatmulOp> ops) {
   queue_.enqueue(cuda::int8_matmul, args);
 }
 
+// A single row's experts differ, so grouping its pairs would gain nothing.
 void CudaProducts::multiply_experts(const ExpertMatmulOp& op) {
   const Weight& w = op.weight;
-  const std::uint32_t pairs = op.y.rows;
-  if (pairs == 0) return;
-  const std::uint32_t tiles = cuda::expert_tiles_max(pairs, w.experts);
-  const cuda::GroupExpertsArgs groups{.experts = device_const_rows(op.experts),
-                                      .rows = op.experts.rows,
-                                      .used = op.experts.cols,
-                                      .count = w.experts,
-                                      .order = expert_order_.reserve<std::uint32_t>(pairs),
-                                      .tiles = expert_tiles_.reserve<cuda::ExpertTile>(tiles),
-                                      .tile_count = tiles};
+  if (op.y.rows == 0) return;
   const bool is_plain = is_float(w.type);
-  const cuda::ExpertProduct product{
+  const bool is_grouped = op.experts.rows > 1;
+  cuda::ExpertProduct product{
       .type = w.type,
       .weight = device_matrix(w),
       .expert_bytes = is_plain ? op.y.cols * cuda::row_bytes(w.type, w.cols)
                                : cuda::packed_layout(w.type, op.y.cols, w.cols).total,
       .bias = device_floats(op.bias),
-      .order = groups.order,
-      .tiles = groups.tiles,
-      .tile_count = tiles,
-      .pairs_a_row = pairs / op.x.rows,
+      .choice = {.experts = device_const_rows(op.experts),
+                 .used = op.experts.cols,
+                 .count = w.experts,
+                 .pairs = op.y.rows},
+      .order = nullptr,
+      .tiles = nullptr,
+      .tile_count = is_grouped ? cuda::expert_tiles_max(op.y.rows, w.experts) : op.y.rows,
+      .pairs_a_row = op.y.rows / op.x.rows,
       .inputs = w.cols,
       .outputs = op.y.cols,
       .y = device_rows(op.y)};
-  if (!is_plain) quantize(op.x);
-  queue_.enqueue(cuda::group_experts, groups);
+  if (is_grouped) {
+    const cuda::GroupExpertsArgs groups{
+        .choice = product.choice,
+        .order = expert_order_.reserve<std::uint32_t>(op.y.rows),
+        .tiles = expert_tiles_.reserve<cuda::ExpertTile>(product.tile_count),
+        .tile_count = product.tile_count};
+    product.order = groups.order;
+    product.tiles = groups.tiles;
+    queue_.enqueue(cuda::group_experts, groups);
+  }
   if (is_plain) {
     queue_.enqueue(cuda::expert_matmul,
                    cuda::ExpertMatmulArgs{.x = device_const_rows(op.x), .product = product});
   } else {
+    quantize(op.x);
     queue_.enqueue(
         cuda::expert_int8_matmul,
         cuda::ExpertInt8MatmulArgs{.x = quantized_, .x_rows = op.x.rows, .product = product});
