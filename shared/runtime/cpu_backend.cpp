@@ -82,29 +82,20 @@ class CpuBackend final : public HostBackend {
       return upload(matrix.bytes);
     }
     EDGEDRAFT_CHECK(experts > 0 && matrix.rows % experts == 0);
-    const std::size_t outputs = matrix.rows / experts;
     const auto row = row_bytes(matrix.type, matrix.cols);
     EDGEDRAFT_CHECK(row.has_value());
     EDGEDRAFT_CHECK(matrix.bytes.size() / *row == matrix.rows && matrix.bytes.size() % *row == 0);
     auto buffer = HostBuffer::for_packed(
         packed_stack_bytes(matrix.type, matrix.rows, matrix.cols, experts), meter());
-    const std::size_t panels = cpu::panel_count(outputs);
-    pool_.run(experts * panels, 1, [&](std::size_t begin, std::size_t end, std::size_t) {
-      for (std::size_t first = begin; first < end;) {
-        const std::size_t expert = first / panels;
-        const std::size_t last = std::min(end, (expert + 1) * panels);
-        const cpu::PackArgs args{
-            .type = matrix.type,
-            .weight = matrix.bytes.data() + expert * outputs * static_cast<std::size_t>(*row),
-            .outputs = outputs,
-            .inputs = matrix.cols,
-            .signed_bytes = kernels_.signed_bytes,
-            .panels = buffer->mutable_data() +
-                      expert * cpu::packed_bytes(matrix.type, outputs, matrix.cols)};
-        cpu::pack_panels(args, first - expert * panels, last - expert * panels);
-        first = last;
-      }
-    });
+    const cpu::PackArgs first{.type = matrix.type,
+                              .weight = matrix.bytes.data(),
+                              .outputs = matrix.rows / experts,
+                              .inputs = matrix.cols,
+                              .signed_bytes = kernels_.signed_bytes,
+                              .panels = buffer->mutable_data()};
+    pool_.run(
+        experts * cpu::panel_count(first.outputs), 1,
+        [&](std::size_t begin, std::size_t end, std::size_t) { pack_stack(first, begin, end); });
     return buffer;
   }
 

@@ -9,8 +9,25 @@
 #include "kernels/cpu/packed.h"
 #include "shared/runtime/cpu_memory.h"
 #include "shared/runtime/expert_groups.h"
+#include "shared/tensor/dtype.h"
 
 namespace edgedraft {
+
+// Packs panels begin..end-1 of a stack, counted over its experts. `first`: the first expert's.
+inline void pack_stack(const cpu::PackArgs& first, std::size_t begin, std::size_t end) {
+  const std::size_t panels = cpu::panel_count(first.outputs);
+  const auto file_bytes = static_cast<std::size_t>(*row_bytes(first.type, first.inputs));
+  while (begin < end) {
+    const std::size_t expert = begin / panels;
+    const std::size_t done = expert * panels;
+    const std::size_t last = std::min(end, done + panels);
+    cpu::PackArgs args = first;
+    args.weight += expert * first.outputs * file_bytes;
+    args.panels += expert * cpu::packed_bytes(first.type, first.outputs, first.inputs);
+    cpu::pack_panels(args, begin - done, last - done);
+    begin = last;
+  }
+}
 
 // Activations of an expert matmul. A pair alone with its expert reads its row of x in place.
 struct GroupedRows {
