@@ -16,7 +16,8 @@ void main() {
   uint from = p.x_offset + row * p.used * p.x_stride + i;
   uint weights_from = p.weights_offset + row * p.weights_stride;
   precise float sum = 0.0;
-  for (uint u = 0; u < p.used; ++u) sum = sum + weights[weights_from + u] * x[from + u * p.x_stride];
+  for (uint u = 0; u < p.used; ++u)
+    sum = sum + weights[weights_from + u] * x[from + u * p.x_stride];
   uint at = p.y_offset + row * p.y_stride + i;
   precise float total = y[at] + sum;
   y[at] = total;
