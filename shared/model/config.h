@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "shared/tensor/activation.h"
+
 namespace edgedraft {
 
 // Pairing of a head's dimensions for rotation.
@@ -12,6 +14,9 @@ enum class RopeStyle : std::uint8_t {
   halves,  // (i, i + d/2): Hugging Face, Qwen2 GGUF files
   pairs,   // (2i, 2i + 1): Llama GGUF files, whose q and k rows are permuted to match
 };
+
+// Widest head of attention.
+inline constexpr std::uint32_t kHeadDimMax = 512;
 
 struct HeadShape {
   std::uint32_t query_heads = 0;
@@ -39,19 +44,83 @@ struct LayerShape {
 struct RopeConfig {
   float theta = 10000.0f;
   RopeStyle style = RopeStyle::halves;
-  // One divisor per frequency (head_dim / 2 of them), or empty. Linear scaling is a constant
-  // divisor; llama3 scaling has the factors that GGUF stores as rope_freqs.weight.
+  std::uint32_t rotated = 0;  // dimensions of each head, even; 0: all of them
+  // One divisor per frequency (rotated / 2 of them), or empty. Linear scaling is a constant
+  // divisor; llama3 scaling has the factors that GGUF stores as rope_freqs.weight; YaRN's are
+  // computed.
   std::vector<float> frequency_divisors;
+  float magnitude = 1.0f;  // factor of cosines and sines
+  // Divisors that replace the others in sequences of more than `long_after` positions; or empty.
+  std::vector<float> long_divisors;
+  std::uint32_t long_after = 0;
+
+  std::uint32_t rotated_of(std::uint32_t head_dim) const {
+    return rotated == 0 ? head_dim : rotated;
+  }
 };
 
-// A Llama or Qwen2 decoder.
+// What mixes the positions of a sequence.
+enum class Mixer : std::uint8_t {
+  attention,
+  delta_rule,   // a gated delta net: causal convolution, then a state per head
+  convolution,  // a gated short convolution
+};
+
+// Sizes of a gated delta net.
+struct DeltaShape {
+  std::uint32_t key_heads = 0;
+  std::uint32_t value_heads = 0;  // a multiple of key_heads
+  std::uint32_t dim = 0;          // of every head
+
+  std::uint32_t key_cols() const { return key_heads * dim; }
+  std::uint32_t value_cols() const { return value_heads * dim; }
+  std::uint32_t mixed_cols() const { return 2 * key_cols() + value_cols(); }
+
+  bool operator==(const DeltaShape&) const = default;
+};
+
+// Sizes of a mixture of experts.
+struct ExpertShape {
+  std::uint32_t count = 0;  // 0: a dense feed-forward
+  std::uint32_t used = 0;
+  std::uint32_t ffn_dim = 0;
+  std::uint32_t shared_ffn_dim = 0;  // of the expert that every row uses; 0: none
+
+  bool operator==(const ExpertShape&) const = default;
+};
+
+// How one layer computes. Norms of queries and keys, norms after a mixer or feed-forward, biases
+// and sinks are computed if their tensors are there (LayerParts).
+struct LayerPlan {
+  enum class Rope : std::uint8_t { none, main, window };  // DecoderConfig's rope or window_rope
+
+  LayerShape shape = {};
+  Mixer mixer = Mixer::attention;
+  Rope rope = Rope::main;
+  float attention_scale = 0.0f;  // 0: HeadShape::score_scale
+  std::uint32_t window = 0;      // AttentionOp; 0: none
+  bool output_gate = false;      // the sigmoid of a further product multiplies what attention gives
+  Activation activation = Activation::silu;
+  DeltaShape delta = {};
+  std::uint32_t taps = 0;  // of the convolution of a delta net or a convolution layer
+  ExpertShape experts = {};
+
+  bool operator==(const LayerPlan&) const = default;
+};
+
+// A decoder as a plan that its family (families/family.h) makes of a file's keys.
 struct DecoderConfig {
-  std::string architecture;  // "llama" or "qwen2"
+  std::string architecture;
   std::uint32_t vocabulary_count = 0;
   std::uint32_t layer_count = 0;
+  std::uint32_t other_layer_count = 0;  // of the file, after the last, not computed here
   std::uint32_t context_length = 0;  // positions that the model was trained for
-  LayerShape layer;
+  LayerShape layer;                  // sizes that layers share; heads of those with attention
+  std::vector<LayerPlan> layers;     // empty: all as LayerPlan{layer}
   RopeConfig rope;
+  RopeConfig window_rope;
+  float embedding_scale = 1.0f;
+  float logit_cap = 0.0f;  // SoftCapOp; 0: none
   // In a drafter with a reduced vocabulary: the tokens of the head's rows, ascending. Empty: row i
   // is token i.
   std::vector<std::uint32_t> draft_tokens;
@@ -59,6 +128,15 @@ struct DecoderConfig {
   std::uint32_t head_rows() const {
     return draft_tokens.empty() ? vocabulary_count
                                 : static_cast<std::uint32_t>(draft_tokens.size());
+  }
+  LayerPlan plan(std::uint32_t i) const {
+    return layers.empty() ? LayerPlan{.shape = layer} : layers[i];
+  }
+  // Layers whose keys and values are cached.
+  std::uint32_t attention_count() const {
+    std::uint32_t count = 0;
+    for (std::uint32_t i = 0; i < layer_count; ++i) count += plan(i).mixer == Mixer::attention;
+    return count;
   }
 };
 

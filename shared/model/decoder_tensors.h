@@ -20,25 +20,88 @@ struct TensorView {
   std::uint32_t rows = 0;
   std::uint32_t cols = 0;
   ByteView bytes;
+  // Rows that are not consecutive: groups of `group` rows, each followed by as many rows of another
+  // tensor; 0: consecutive.
+  std::uint32_t group = 0;
 
   bool present() const { return !bytes.empty(); }
 };
 
-// Tensors of one decoder layer. Norms and biases are not blocks; absent biases are empty views.
-struct LayerTensors {
-  TensorView attn_norm;    // [1, dim]; empty in a drafter's layer without one
-  TensorView attn_q;       // [query_cols, dim]
-  TensorView attn_k;       // [kv_cols, dim]
-  TensorView attn_v;       // [kv_cols, dim]
-  TensorView attn_output;  // [dim, query_cols]
-  TensorView attn_q_bias;  // [1, query_cols]
-  TensorView attn_k_bias;  // [1, kv_cols]
-  TensorView attn_v_bias;  // [1, kv_cols]
-  TensorView ffn_norm;     // [1, dim]
-  TensorView ffn_gate;     // [ffn_dim, dim]
-  TensorView ffn_up;       // [ffn_dim, dim]
-  TensorView ffn_down;     // [dim, ffn_dim]
+// The parts of one decoder layer, as tensors of a file (TensorView) or on a backend (Weight). What a
+// layer does not have is absent. Norms and biases are not blocks.
+template <class T>
+struct LayerParts {
+  T attn_norm;       // [1, dim]; absent in a drafter's layer without one
+  T attn_q;          // [query_cols, dim]
+  T attn_k;          // [kv_cols, dim]
+  T attn_v;          // [kv_cols, dim]
+  T attn_output;     // [dim, query_cols]
+  T attn_q_bias;     // [1, query_cols]
+  T attn_k_bias;     // [1, kv_cols]
+  T attn_v_bias;     // [1, kv_cols]
+  T attn_o_bias;     // [1, dim]
+  T attn_q_norm;     // [1, head_dim], for each head
+  T attn_k_norm;     // [1, head_dim]
+  T attn_gate;       // [query_cols, dim]; its sigmoid multiplies what attention gives
+  T attn_sinks;      // [1, query_heads]
+  T post_attn_norm;  // [1, dim], of what the mixer adds
+  T delta_qkv;       // [2 * key_cols + value_cols, dim]
+  T delta_gate;      // [value_cols, dim]
+  T delta_alpha;     // [value_heads, dim]
+  T delta_beta;      // [value_heads, dim]
+  T delta_decay;     // [1, value_heads]
+  T delta_time;      // [1, value_heads]
+  T delta_norm;      // [1, delta dim], for each head
+  T delta_output;    // [dim, value_cols]
+  T conv_taps;       // [columns of the convolution, taps]
+  T conv_input;      // [3 * dim, dim]
+  T conv_output;     // [dim, dim]
+  T ffn_norm;        // [1, dim]
+  T ffn_gate;        // [ffn_dim, dim]
+  T ffn_up;          // [ffn_dim, dim]
+  T ffn_down;        // [dim, ffn_dim]
+  T post_ffn_norm;   // [1, dim], of what the feed-forward adds
 };
+
+// vector: read as float32 where it is; matrix: multiplied.
+enum class PartKind : std::uint8_t { vector, matrix };
+
+// Calls visit(from.part, to.part, kind) for every part.
+template <class From, class To, class Visit>
+void for_each_part(From& from, To& to, const Visit& visit) {
+  visit(from.attn_norm, to.attn_norm, PartKind::vector);
+  visit(from.attn_q_bias, to.attn_q_bias, PartKind::vector);
+  visit(from.attn_k_bias, to.attn_k_bias, PartKind::vector);
+  visit(from.attn_v_bias, to.attn_v_bias, PartKind::vector);
+  visit(from.attn_o_bias, to.attn_o_bias, PartKind::vector);
+  visit(from.attn_q_norm, to.attn_q_norm, PartKind::vector);
+  visit(from.attn_k_norm, to.attn_k_norm, PartKind::vector);
+  visit(from.attn_sinks, to.attn_sinks, PartKind::vector);
+  visit(from.post_attn_norm, to.post_attn_norm, PartKind::vector);
+  visit(from.delta_decay, to.delta_decay, PartKind::vector);
+  visit(from.delta_time, to.delta_time, PartKind::vector);
+  visit(from.delta_norm, to.delta_norm, PartKind::vector);
+  visit(from.conv_taps, to.conv_taps, PartKind::vector);
+  visit(from.ffn_norm, to.ffn_norm, PartKind::vector);
+  visit(from.post_ffn_norm, to.post_ffn_norm, PartKind::vector);
+  visit(from.attn_q, to.attn_q, PartKind::matrix);
+  visit(from.attn_k, to.attn_k, PartKind::matrix);
+  visit(from.attn_v, to.attn_v, PartKind::matrix);
+  visit(from.attn_output, to.attn_output, PartKind::matrix);
+  visit(from.attn_gate, to.attn_gate, PartKind::matrix);
+  visit(from.delta_qkv, to.delta_qkv, PartKind::matrix);
+  visit(from.delta_gate, to.delta_gate, PartKind::matrix);
+  visit(from.delta_alpha, to.delta_alpha, PartKind::matrix);
+  visit(from.delta_beta, to.delta_beta, PartKind::matrix);
+  visit(from.delta_output, to.delta_output, PartKind::matrix);
+  visit(from.conv_input, to.conv_input, PartKind::matrix);
+  visit(from.conv_output, to.conv_output, PartKind::matrix);
+  visit(from.ffn_gate, to.ffn_gate, PartKind::matrix);
+  visit(from.ffn_up, to.ffn_up, PartKind::matrix);
+  visit(from.ffn_down, to.ffn_down, PartKind::matrix);
+}
+
+using LayerTensors = LayerParts<TensorView>;
 
 // Bytes of all its matrices, which a pass over one row reads.
 std::uint64_t matrix_bytes(const LayerTensors& layer);
@@ -66,7 +129,7 @@ struct DecoderModel {
 Result<DecoderModel> read_decoder(const GgufFile& file);
 Result<DecoderModel> read_draft_decoder(const GgufFile& file);
 
-// Tensors of one layer with a prefix such as "blk.3."; attn_norm may be missing.
+// Tensors of a Llama layer with a prefix such as "layer."; attn_norm may be missing.
 Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,
                                         const LayerShape& shape);
 

@@ -174,7 +174,7 @@ Result<GgufFile> GgufFile::parse(ByteView bytes) {
   return GgufParser(bytes).parse();
 }
 
-const GgufValue* GgufFile::find_value(std::string_view key) const {
+const GgufValue* GgufKeys::find_value(std::string_view key) const {
   const auto found = metadata_.find(key);
   return found == metadata_.end() ? nullptr : &found->second;
 }
@@ -190,7 +190,7 @@ const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
   return found == tensor_index_.end() ? nullptr : &tensors_[found->second];
 }
 
-Result<std::uint32_t> GgufFile::get_u32(std::string_view key) const {
+Result<std::uint32_t> GgufKeys::get_u32(std::string_view key) const {
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
   const auto number = integer_at(value->type, value->bytes.data());
@@ -198,7 +198,7 @@ Result<std::uint32_t> GgufFile::get_u32(std::string_view key) const {
   return static_cast<std::uint32_t>(*number);
 }
 
-Result<float> GgufFile::get_f32(std::string_view key) const {
+Result<float> GgufKeys::get_f32(std::string_view key) const {
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
   const auto number = float_at(value->type, value->bytes.data());
@@ -206,21 +206,21 @@ Result<float> GgufFile::get_f32(std::string_view key) const {
   return *number;
 }
 
-Result<bool> GgufFile::get_bool(std::string_view key) const {
+Result<bool> GgufKeys::get_bool(std::string_view key) const {
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
   if (value->type != GgufType::boolean) return wrong_type(key, "a boolean");
   return load_le<std::uint8_t>(value->bytes.data()) != 0;
 }
 
-Result<std::string_view> GgufFile::get_string(std::string_view key) const {
+Result<std::string_view> GgufKeys::get_string(std::string_view key) const {
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
   if (value->type != GgufType::string) return wrong_type(key, "a string");
   return string_at(value->bytes.data());
 }
 
-Result<std::vector<std::string_view>> GgufFile::get_strings(std::string_view key) const {
+Result<std::vector<std::string_view>> GgufKeys::get_strings(std::string_view key) const {
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
   if (value->type != GgufType::array || value->element_type != GgufType::string) {
@@ -236,7 +236,7 @@ Result<std::vector<std::string_view>> GgufFile::get_strings(std::string_view key
   return out;
 }
 
-Result<std::vector<float>> GgufFile::get_f32s(std::string_view key) const {
+Result<std::vector<float>> GgufKeys::get_f32s(std::string_view key) const {
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
   auto out = numbers<float>(*value, float_at);
@@ -244,7 +244,7 @@ Result<std::vector<float>> GgufFile::get_f32s(std::string_view key) const {
   return std::move(*out);
 }
 
-Result<std::vector<std::int32_t>> GgufFile::get_i32s(std::string_view key) const {
+Result<std::vector<std::int32_t>> GgufKeys::get_i32s(std::string_view key) const {
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
   auto out = numbers<std::int32_t>(*value, integer_at);
@@ -252,22 +252,33 @@ Result<std::vector<std::int32_t>> GgufFile::get_i32s(std::string_view key) const
   return std::move(*out);
 }
 
-Result<std::uint32_t> GgufFile::get_u32_or(std::string_view key, std::uint32_t fallback) const {
+Result<std::vector<bool>> GgufKeys::get_bools(std::string_view key) const {
+  const GgufValue* value = find_value(key);
+  if (value == nullptr) return missing(key);
+  if (value->type != GgufType::array || value->element_type != GgufType::boolean) {
+    return wrong_type(key, "an array of booleans");
+  }
+  std::vector<bool> out;
+  for (const std::byte flag : value->bytes) out.push_back(flag != std::byte{0});
+  return out;
+}
+
+Result<std::uint32_t> GgufKeys::get_u32_or(std::string_view key, std::uint32_t fallback) const {
   if (find_value(key) == nullptr) return fallback;
   return get_u32(key);
 }
 
-Result<float> GgufFile::get_f32_or(std::string_view key, float fallback) const {
+Result<float> GgufKeys::get_f32_or(std::string_view key, float fallback) const {
   if (find_value(key) == nullptr) return fallback;
   return get_f32(key);
 }
 
-Result<bool> GgufFile::get_bool_or(std::string_view key, bool fallback) const {
+Result<bool> GgufKeys::get_bool_or(std::string_view key, bool fallback) const {
   if (find_value(key) == nullptr) return fallback;
   return get_bool(key);
 }
 
-Result<std::string_view> GgufFile::get_string_or(std::string_view key,
+Result<std::string_view> GgufKeys::get_string_or(std::string_view key,
                                                  std::string_view fallback) const {
   if (find_value(key) == nullptr) return fallback;
   return get_string(key);

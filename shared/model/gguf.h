@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shared/base/bytes.h"
@@ -43,6 +44,40 @@ struct GgufValue {
   ByteView bytes;         // elements as stored in the file
 };
 
+// Metadata by key.
+//
+// Errors    of every getter: bad_file naming the key if missing or of another type
+class GgufKeys {
+ public:
+  GgufKeys() = default;
+  explicit GgufKeys(std::map<std::string_view, GgufValue> values) : metadata_(std::move(values)) {}
+
+  const std::map<std::string_view, GgufValue>& metadata() const { return metadata_; }
+  const GgufValue* find_value(std::string_view key) const;
+
+  // Integers of any width whose value fits.
+  Result<std::uint32_t> get_u32(std::string_view key) const;
+  Result<float> get_f32(std::string_view key) const;
+  Result<bool> get_bool(std::string_view key) const;
+  Result<std::string_view> get_string(std::string_view key) const;
+  Result<std::vector<std::string_view>> get_strings(std::string_view key) const;
+  Result<std::vector<float>> get_f32s(std::string_view key) const;
+  Result<std::vector<std::int32_t>> get_i32s(std::string_view key) const;
+  Result<std::vector<bool>> get_bools(std::string_view key) const;
+
+  // `fallback` if the key is missing; an error if it has another type.
+  Result<std::uint32_t> get_u32_or(std::string_view key, std::uint32_t fallback) const;
+  Result<float> get_f32_or(std::string_view key, float fallback) const;
+  Result<bool> get_bool_or(std::string_view key, bool fallback) const;
+  Result<std::string_view> get_string_or(std::string_view key, std::string_view fallback) const;
+
+  // general.architecture
+  Result<std::string_view> architecture() const { return get_string("general.architecture"); }
+
+ protected:
+  std::map<std::string_view, GgufValue> metadata_;
+};
+
 // One tensor; its bytes are within the file.
 struct GgufTensor {
   std::string_view name;
@@ -59,9 +94,8 @@ struct GgufTensor {
 // with them; moving the object keeps them valid.
 //
 // Source    the GGUF specification of the ggml project
-// Errors    of every getter: bad_file naming the key if missing or of another type
 // Threads   const methods may run concurrently
-class GgufFile {
+class GgufFile : public GgufKeys {
  public:
   // `path` may be any part of a model; the others are in the same folder. Keys about parts
   // (split.*) are dropped.
@@ -74,33 +108,12 @@ class GgufFile {
   // As above, for one file's bytes in memory, which must outlive the object.
   static Result<GgufFile> parse(ByteView bytes);
 
-  const std::map<std::string_view, GgufValue>& metadata() const { return metadata_; }
-  const GgufValue* find_value(std::string_view key) const;
-
-  // Integers of any width whose value fits.
-  Result<std::uint32_t> get_u32(std::string_view key) const;
-  Result<float> get_f32(std::string_view key) const;
-  Result<bool> get_bool(std::string_view key) const;
-  Result<std::string_view> get_string(std::string_view key) const;
-  Result<std::vector<std::string_view>> get_strings(std::string_view key) const;
-  Result<std::vector<float>> get_f32s(std::string_view key) const;
-  Result<std::vector<std::int32_t>> get_i32s(std::string_view key) const;
-
-  // `fallback` if the key is missing; an error if it has another type.
-  Result<std::uint32_t> get_u32_or(std::string_view key, std::uint32_t fallback) const;
-  Result<float> get_f32_or(std::string_view key, float fallback) const;
-  Result<bool> get_bool_or(std::string_view key, bool fallback) const;
-  Result<std::string_view> get_string_or(std::string_view key, std::string_view fallback) const;
-
   // Total size of its files; 0 for bytes in memory.
   std::uint64_t mapped_bytes() const;
 
   // In the file's order.
   std::span<const GgufTensor> tensors() const { return tensors_; }
   const GgufTensor* find_tensor(std::string_view name) const;
-
-  // general.architecture
-  Result<std::string_view> architecture() const { return get_string("general.architecture"); }
 
  private:
   friend class GgufParser;
@@ -110,7 +123,6 @@ class GgufFile {
   Result<void> add_part(GgufFile part, std::uint32_t index, std::uint32_t count);
 
   std::vector<MappedFile> mappings_;
-  std::map<std::string_view, GgufValue> metadata_;
   std::vector<GgufTensor> tensors_;
   std::map<std::string_view, std::size_t> tensor_index_;
 };

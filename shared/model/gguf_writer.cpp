@@ -124,6 +124,20 @@ void GgufMetadata::set(const std::string& key, const GgufValue& value) {
   values_.insert_or_assign(key, Value{value.type, std::move(bytes)});
 }
 
+GgufKeys GgufMetadata::keys() const {
+  std::map<std::string_view, GgufValue> views;
+  for (const auto& [key, value] : values_) {
+    GgufValue view{.type = value.type, .element_type = value.type, .count = 1, .bytes = value.bytes};
+    if (value.type == GgufType::array) {  // as append_array_head() wrote it
+      view.element_type = static_cast<GgufType>(load_le<std::uint32_t>(value.bytes.data()));
+      view.count = load_le<std::uint64_t>(value.bytes.data() + sizeof(std::uint32_t));
+      view.bytes = view.bytes.subspan(sizeof(std::uint32_t) + sizeof(std::uint64_t));
+    }
+    views.emplace(key, view);
+  }
+  return GgufKeys(std::move(views));
+}
+
 std::uint64_t GgufTensorInfo::byte_count() const {
   std::uint64_t rows = 1;
   for (std::size_t i = 1; i < dims.size(); ++i) rows *= dims[i];

@@ -36,6 +36,8 @@ class GgufMetadata {
   void erase(const std::string& key) { values_.erase(key); }
 
   const std::map<std::string, Value>& values() const { return values_; }
+  // Views of the values, as a reader would have them.
+  GgufKeys keys() const;
 
  private:
   std::map<std::string, Value> values_;

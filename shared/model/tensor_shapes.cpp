@@ -1,10 +1,13 @@
 #include "shared/model/tensor_shapes.h"
 
 #include <cmath>
+#include <utility>
+
+#include "shared/model/families/layer_list.h"
 
 namespace edgedraft {
 
-Result<std::uint32_t> read_count(const GgufFile& file, std::string_view key, std::uint32_t max) {
+Result<std::uint32_t> read_count(const GgufKeys& file, std::string_view key, std::uint32_t max) {
   const auto count = file.get_u32(key);
   if (!count) return count.error();
   if (*count == 0 || *count > max) {
@@ -41,6 +44,18 @@ Result<std::vector<float>> read_divisor_tensor(const GgufFile& file, const std::
   return divisors;
 }
 
+Result<void> read_rope_freqs(const GgufFile& file, RopeConfig& rope) {
+  constexpr const char* kName = "rope_freqs.weight";
+  if (file.find_tensor(kName) == nullptr) return {};
+  auto stored = read_divisor_tensor(file, kName, rope.rotated / 2);
+  if (!stored) return stored.error();
+  for (std::size_t i = 0; i < rope.frequency_divisors.size(); ++i) {
+    (*stored)[i] *= rope.frequency_divisors[i];
+  }
+  rope.frequency_divisors = std::move(*stored);
+  return {};
+}
+
 void TensorReader::matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols,
                           TensorView& out) {
   if (error_) return;
@@ -65,13 +80,32 @@ void TensorReader::vector(const std::string& name, std::uint32_t cols, TensorVie
   }
 }
 
-void TensorReader::optional_vector(const std::string& name, std::uint32_t cols, TensorView& out) {
-  if (file_.find_tensor(prefix_ + name) != nullptr) vector(name, cols, out);
+void TensorReader::part(const LayerTensor& tensor, TensorView& out) {
+  const std::string name(tensor.name);
+  if (tensor.kind == LayerTensor::Kind::optional_vector) {
+    optional_vector(name, tensor.cols, out);
+    return;
+  }
+  if (tensor.kind == LayerTensor::Kind::vector) {
+    vector(name, tensor.cols, out);
+    return;
+  }
+  TensorView all;
+  matrix(name, tensor.all_rows(), tensor.cols, all);
+  if (error_) return;
+  const std::uint64_t row = all.bytes.size() / all.rows;
+  // Groups of rows reach from the first one to the end.
+  const std::uint64_t reach =
+      tensor.group == 0 ? tensor.rows : std::uint64_t{tensor.stored_rows} - tensor.first_row;
+  out = {.type = all.type,
+         .rows = tensor.rows,
+         .cols = tensor.cols,
+         .bytes = all.bytes.subspan(tensor.first_row * row, reach * row),
+         .group = tensor.group};
 }
 
-void TensorReader::refuse(const std::string& name) {
-  if (error_ || file_.find_tensor(prefix_ + name) == nullptr) return;
-  error_ = Error{Errc::unsupported, "tensor " + prefix_ + name + " is not supported"};
+void TensorReader::optional_vector(const std::string& name, std::uint32_t cols, TensorView& out) {
+  if (file_.find_tensor(prefix_ + name) != nullptr) vector(name, cols, out);
 }
 
 }  // namespace edgedraft

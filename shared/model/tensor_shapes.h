@@ -12,6 +12,8 @@
 
 namespace edgedraft {
 
+struct LayerTensor;
+
 // Token ids take three bytes on the wire.
 inline constexpr std::uint32_t kVocabularyCountMax = 1u << 24;
 // Maximum layers of a decoder, and of the target that a drafter names.
@@ -21,7 +23,7 @@ inline constexpr std::uint32_t kLayerCountMax = 1024;
 inline constexpr std::uint32_t kWidthMax = 1u << 20;
 
 // A number from 1 to `max`. Errors    bad_file naming the key
-Result<std::uint32_t> read_count(const GgufFile& file, std::string_view key, std::uint32_t max);
+Result<std::uint32_t> read_count(const GgufKeys& file, std::string_view key, std::uint32_t max);
 
 Error missing_tensor(const std::string& name);
 // `rows` 0: any.
@@ -29,6 +31,9 @@ Error wrong_shape(const GgufTensor& tensor, std::uint64_t rows, std::uint64_t co
 
 // Errors    bad_file or unsupported, naming `what`
 Result<void> check_heads(const HeadShape& heads, const std::string& what);
+
+// Multiplies the divisors by those of rope_freqs.weight, if the file has it.
+Result<void> read_rope_freqs(const GgufFile& file, RopeConfig& rope);
 
 // A stored vector of `count` finite positive divisors (RopeConfig::frequency_divisors).
 Result<std::vector<float>> read_divisor_tensor(const GgufFile& file, const std::string& name,
@@ -44,9 +49,9 @@ class TensorReader {
   void matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols, TensorView& out);
   // A vector of f32, f16 or bf16.
   void vector(const std::string& name, std::uint32_t cols, TensorView& out);
+  // A part of a layer, by its name there.
+  void part(const LayerTensor& tensor, TensorView& out);
   void optional_vector(const std::string& name, std::uint32_t cols, TensorView& out);
-  // Refuses a tensor that would change the result but is not computed with.
-  void refuse(const std::string& name);
 
   const std::optional<Error>& error() const { return error_; }
 

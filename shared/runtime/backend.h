@@ -27,8 +27,6 @@ namespace edgedraft {
 
 // Rows per call with a tree mask: a root and 255 nodes, or one chunk of a prompt.
 inline constexpr std::uint32_t kMaskRowsMax = 256;
-// Widest head of attention.
-inline constexpr std::uint32_t kHeadDimMax = 512;
 
 // Experts per layer, and per row of it. Kernels hold a row's choice in registers or on the stack.
 inline constexpr std::uint32_t kExpertsMax = 1024;

@@ -23,26 +23,43 @@ Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTen
       positions_max_(positions_max),
       planes_(planes_of(config, std::move(states))),
       store_(backend),
-      cos_sin_(make_rope_table(backend, config.rope, config.layer.heads.head_dim, positions_max)),
       embedding_(store_.add(tensors.token_embd)),
       output_norm_(store_.add(tensors.output_norm)),
       head_(store_.add_matrix(tensors.output.value_or(tensors.token_embd))),
-      scratch_(backend, config.layer, kMaskRowsMax),
+      scratch_(backend, config_, kMaskRowsMax),
       x_(backend, kMaskRowsMax, config.layer.dim),
       causal_masks_(edgedraft::causal_masks(kMaskRowsMax)) {
   EDGEDRAFT_CHECK(std::ranges::is_sorted(planes_.states, std::ranges::less_equal()) ||
                   planes_.count() < 2);
   EDGEDRAFT_CHECK(planes_.states.empty() || planes_.states.back() <= config.layer_count + 1);
-  for (const LayerTensors& layer : tensors.layers) {
-    layers_.push_back({.shape = config.layer,
-                       .weights = store_.add_layer(layer),
-                       .rope_style = config.rope.style,
-                       .cos_sin = cos_sin_.all()});
+  for (std::uint32_t i = 0; i < config_.layer_count; ++i) {
+    layers_.push_back(make_layer(config_.plan(i), tensors.layers[i]));
   }
 }
 
+Layer Decoder::make_layer(const LayerPlan& plan, const LayerTensors& tensors) {
+  const auto table = [&](std::optional<OwnedMatrix>& of, const RopeConfig& rope) {
+    const std::uint32_t head_dim = plan.shape.heads.head_dim;
+    if (!of) of = make_rope_table(backend_, rope, head_dim, positions_max_);
+    return of->all();
+  };
+  Matrix cos_sin;
+  RopeStyle style = config_.rope.style;
+  if (plan.mixer == Mixer::attention && plan.rope == LayerPlan::Rope::main) {
+    cos_sin = table(cos_sin_, config_.rope);
+  }
+  if (plan.mixer == Mixer::attention && plan.rope == LayerPlan::Rope::window) {
+    cos_sin = table(window_cos_sin_, config_.window_rope);
+    style = config_.window_rope.style;
+  }
+  return {.plan = plan,
+          .weights = store_.add_layer(tensors),
+          .rope_style = style,
+          .cos_sin = cos_sin};
+}
+
 KvCache Decoder::make_cache(DType type) const {
-  return KvCache(backend_, {.layers = config_.layer_count,
+  return KvCache(backend_, {.layers = config_.attention_count(),
                             .kv_cols = config_.layer.heads.kv_cols(),
                             .capacity = slots_max(),
                             .type = type,
@@ -51,7 +68,7 @@ KvCache Decoder::make_cache(DType type) const {
 
 KvPool::Size Decoder::pool_size(std::uint32_t page_count, DType type,
                                 std::uint32_t page_slots) const {
-  return {.layers = config_.layer_count,
+  return {.layers = config_.attention_count(),
           .kv_cols = config_.layer.heads.kv_cols(),
           .page_count = page_count,
           .page_slots = page_slots,
@@ -60,7 +77,7 @@ KvPool::Size Decoder::pool_size(std::uint32_t page_count, DType type,
 }
 
 KvCache Decoder::make_cache(KvPool& pool) const {
-  EDGEDRAFT_CHECK(pool.size().layers == config_.layer_count &&
+  EDGEDRAFT_CHECK(pool.size().layers == config_.attention_count() &&
                   pool.size().kv_cols == config_.layer.heads.kv_cols() &&
                   pool.size().planes == planes_);
   return KvCache(pool, slots_max());
@@ -82,6 +99,9 @@ void Decoder::forward(std::span<const SequenceRows> sequences) {
   EDGEDRAFT_CHECK(!tokens_.empty() && tokens_.size() <= kMaskRowsMax);
   const Matrix x = x_.rows(static_cast<std::uint32_t>(tokens_.size()));
   backend_.embed({.table = embedding_, .tokens = tokens_, .y = x});
+  if (config_.embedding_scale != 1.0f) {
+    backend_.scale({.x = x, .factor = config_.embedding_scale});
+  }
   for (std::uint32_t i = 0; i < layers_.size(); ++i) {
     store_state(i, x, sequences);
     batches_.clear();
@@ -147,6 +167,7 @@ Matrix Decoder::logits(std::uint32_t first, std::uint32_t count) {
   const Matrix normed = scratch_.normed.rows(count);
   norm(x_.all().row_range(first, count), normed);
   backend_.matmul({.x = normed, .weight = head_, .bias = {}, .y = y});
+  if (config_.logit_cap != 0.0f) backend_.soft_cap({.x = y, .cap = config_.logit_cap});
   return y;
 }
 

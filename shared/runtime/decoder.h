@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,7 +21,7 @@ struct SequenceRows {
   RowBatch batch;
 };
 
-// A Llama-style decoder on a backend, for targets and independent drafters.
+// A decoder on a backend, for targets and independent drafters.
 //
 // Requires  the bytes of `tensors` (a mapped file) outlive the decoder
 // Threads   one at a time; several KvCaches may alternate
@@ -69,13 +70,15 @@ class Decoder {
  private:
   void store_state(std::uint32_t state, const Matrix& x, std::span<const SequenceRows> sequences);
   void norm(const Matrix& x, const Matrix& y);
+  Layer make_layer(const LayerPlan& plan, const LayerTensors& tensors);
 
   Backend& backend_;
   DecoderConfig config_;
   std::uint32_t positions_max_;
   StatePlanes planes_;
   WeightStore store_;
-  OwnedMatrix cos_sin_;
+  std::optional<OwnedMatrix> cos_sin_;
+  std::optional<OwnedMatrix> window_cos_sin_;
   Weight embedding_;
   Weight output_norm_;
   Weight head_;

@@ -11,16 +11,89 @@ namespace {
 
 constexpr std::uint32_t kTablePart = 1024;  // positions
 
+// Products of norm(x), which goes to `normed`; of x itself without a norm.
+void normed_products(Backend& backend, const Layer& layer, const Weight& norm, const Matrix& x,
+                     const Matrix& normed, std::span<const MatmulOp> products) {
+  if (!norm) {
+    backend.matmuls(products);
+    return;
+  }
+  backend.norm_matmuls(
+      {.x = x, .weight = norm, .y = normed, .epsilon = layer.plan.shape.rms_epsilon}, products);
+}
+
+void norm_heads(Backend& backend, const Layer& layer, const Weight& norm, const Matrix& heads) {
+  if (!norm) return;
+  backend.rms_norm(
+      {.x = heads, .weight = norm, .y = heads, .epsilon = layer.plan.shape.rms_epsilon});
+}
+
+// A mixer's or feed-forward's last product goes to x, or first to rows that are normed.
+Matrix sum_of(const LayerScratch& scratch, const Weight& post_norm, const Matrix& x) {
+  return post_norm ? scratch.normed.rows(x.rows, x.cols) : x;
+}
+
+Into into_of(const Weight& post_norm) {
+  return post_norm ? Into::overwrite : Into::accumulate;
+}
+
+void add_normed(Backend& backend, const Layer& layer, const Weight& norm, const Matrix& mixed,
+                const Matrix& x) {
+  if (!norm) return;
+  backend.rms_norm({.x = mixed,
+                    .weight = norm,
+                    .y = x,
+                    .epsilon = layer.plan.shape.rms_epsilon,
+                    .into = Into::accumulate});
+}
+
 }  // namespace
 
+// Widest rows.
+struct LayerScratch::Cols {
+  std::uint32_t dim = 0;
+  std::uint32_t q = 0;
+  std::uint32_t kv = 0;
+  std::uint32_t attended = 0;
+  std::uint32_t mixer_gate = 1;
+  std::uint32_t ffn = 1;
+
+  void add(const LayerPlan& plan) {
+    const HeadShape& heads = plan.shape.heads;
+    dim = std::max(dim, plan.shape.dim);
+    ffn = std::max(ffn, plan.shape.ffn_dim);
+    q = std::max(q, heads.query_cols());
+    kv = std::max(kv, heads.kv_cols());
+    attended = std::max(attended, heads.query_cols());
+    if (plan.output_gate) mixer_gate = std::max(mixer_gate, heads.query_cols());
+  }
+  static Cols of(const LayerPlan& plan) {
+    Cols cols;
+    cols.add(plan);
+    return cols;
+  }
+  static Cols of(const DecoderConfig& config) {
+    Cols cols;
+    for (std::uint32_t i = 0; i < config.layer_count; ++i) cols.add(config.plan(i));
+    return cols;
+  }
+};
+
 LayerScratch::LayerScratch(Backend& backend, const LayerShape& shape, std::uint32_t rows_max)
-    : normed(backend, rows_max, shape.dim),
-      q(backend, rows_max, shape.heads.query_cols()),
-      k(backend, rows_max, shape.heads.kv_cols()),
-      v(backend, rows_max, shape.heads.kv_cols()),
-      attended(backend, rows_max, shape.heads.query_cols()),
-      gate(backend, rows_max, shape.ffn_dim),
-      up(backend, rows_max, shape.ffn_dim) {}
+    : LayerScratch(backend, Cols::of(LayerPlan{.shape = shape}), rows_max) {}
+
+LayerScratch::LayerScratch(Backend& backend, const DecoderConfig& config, std::uint32_t rows_max)
+    : LayerScratch(backend, Cols::of(config), rows_max) {}
+
+LayerScratch::LayerScratch(Backend& backend, const Cols& cols, std::uint32_t rows_max)
+    : normed(backend, rows_max, cols.dim),
+      q(backend, rows_max, cols.q),
+      k(backend, rows_max, cols.kv),
+      v(backend, rows_max, cols.kv),
+      attended(backend, rows_max, cols.attended),
+      mixer_gate(backend, cols.mixer_gate == 1 ? 1 : rows_max, cols.mixer_gate),
+      gate(backend, rows_max, cols.ffn),
+      up(backend, rows_max, cols.ffn) {}
 
 std::vector<AncestorMask> causal_masks(std::uint32_t count) {
   EDGEDRAFT_CHECK(count <= kMaskRowsMax);
@@ -41,42 +114,50 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     std::span<const SequenceBatch> sequences) {
   const LayerWeights& w = layer.weights;
-  const Matrix input = w.attn_norm ? scratch.normed.rows(x.rows) : x;
-  const Matrix q = scratch.q.rows(x.rows);
-  const Matrix k = scratch.k.rows(x.rows);
-  const Matrix v = scratch.v.rows(x.rows);
-  const Matrix attended = scratch.attended.rows(x.rows);
+  const LayerPlan& plan = layer.plan;
+  const HeadShape& heads = plan.shape.heads;
+  const Matrix input = w.attn_norm ? scratch.normed.rows(x.rows, plan.shape.dim) : x;
+  const Matrix q = scratch.q.rows(x.rows, heads.query_cols());
+  const Matrix k = scratch.k.rows(x.rows, heads.kv_cols());
+  const Matrix v = scratch.v.rows(x.rows, heads.kv_cols());
+  const Matrix attended = scratch.attended.rows(x.rows, heads.query_cols());
+  const Matrix output_gate = scratch.mixer_gate.rows(x.rows, heads.query_cols());
 
-  const std::array products{MatmulOp{.x = input, .weight = w.wq, .bias = w.bq, .y = q},
-                            MatmulOp{.x = input, .weight = w.wk, .bias = w.bk, .y = k},
-                            MatmulOp{.x = input, .weight = w.wv, .bias = w.bv, .y = v}};
-  if (w.attn_norm) {
-    backend.norm_matmuls(
-        {.x = x, .weight = w.attn_norm, .y = input, .epsilon = layer.shape.rms_epsilon}, products);
-  } else {
-    backend.matmuls(products);
-  }
+  std::array products{MatmulOp{.x = input, .weight = w.attn_q, .bias = w.attn_q_bias, .y = q},
+                      MatmulOp{.x = input, .weight = w.attn_k, .bias = w.attn_k_bias, .y = k},
+                      MatmulOp{.x = input, .weight = w.attn_v, .bias = w.attn_v_bias, .y = v},
+                      MatmulOp{.x = input, .weight = w.attn_gate, .bias = {}, .y = output_gate}};
+  normed_products(backend, layer, w.attn_norm, x, input,
+                  std::span(products).first(w.attn_gate ? 4 : 3));
+  norm_heads(backend, layer, w.attn_q_norm, q);
+  norm_heads(backend, layer, w.attn_k_norm, k);
   scratch.positions.clear();
   scratch.stored.clear();
   scratch.attentions.clear();
+  for (const SequenceBatch& sequence : sequences) {
+    const std::span<const std::uint32_t> positions = sequence.batch.positions;
+    scratch.positions.insert(scratch.positions.end(), positions.begin(), positions.end());
+  }
   std::uint32_t first = 0;
   for (const SequenceBatch& sequence : sequences) {
     const RowBatch& batch = sequence.batch;
     const auto own = [&](const Matrix& m) { return m.row_range(first, batch.count()); };
-    scratch.positions.insert(scratch.positions.end(), batch.positions.begin(),
-                             batch.positions.end());
     scratch.stored.push_back({.rows = batch.count(),
                               .keys = sequence.keys,
                               .values = sequence.values,
                               .first = batch.first_slot});
-    scratch.attentions.push_back({.q = own(q),
-                                  .keys = sequence.keys,
-                                  .values = sequence.values,
-                                  .prefix = batch.prefix,
-                                  .masks = batch.masks,
-                                  .heads = layer.shape.heads,
-                                  .y = own(attended),
-                                  .scale = layer.shape.heads.score_scale()});
+    scratch.attentions.push_back(
+        {.q = own(q),
+         .keys = sequence.keys,
+         .values = sequence.values,
+         .prefix = batch.prefix,
+         .masks = batch.masks,
+         .heads = heads,
+         .y = own(attended),
+         .scale = plan.attention_scale == 0.0f ? heads.score_scale() : plan.attention_scale,
+         .window = plan.window,
+         .positions = std::span(scratch.positions).subspan(first, batch.count()),
+         .sinks = w.attn_sinks});
     first += batch.count();
   }
   EDGEDRAFT_CHECK(first == x.rows);
@@ -85,54 +166,75 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
                       .v = v,
                       .positions = scratch.positions,
                       .cos_sin = layer.cos_sin,
-                      .head_dim = layer.shape.heads.head_dim,
-                      .rotated = layer.shape.heads.head_dim,
+                      .head_dim = heads.head_dim,
+                      .rotated = layer.cos_sin.cols,
                       .style = layer.rope_style,
                       .sequences = scratch.stored});
   backend.attentions(scratch.attentions);
-  backend.matmul({.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = Into::accumulate});
+  if (w.attn_gate) {
+    backend.gate({.gate = output_gate,
+                  .up = attended,
+                  .y = attended,
+                  .activation = Activation::sigmoid});
+  }
+  const Matrix mixed = sum_of(scratch, w.post_attn_norm, x);
+  backend.matmul({.x = attended,
+                  .weight = w.attn_output,
+                  .bias = w.attn_o_bias,
+                  .y = mixed,
+                  .into = into_of(w.post_attn_norm)});
+  add_normed(backend, layer, w.post_attn_norm, mixed, x);
 }
 
 void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x) {
   const LayerWeights& w = layer.weights;
-  const Matrix normed = scratch.normed.rows(x.rows);
-  const Matrix gate = scratch.gate.rows(x.rows);
-  const Matrix up = scratch.up.rows(x.rows);
-  backend.norm_matmuls(
-      {.x = x, .weight = w.ffn_norm, .y = normed, .epsilon = layer.shape.rms_epsilon},
-      std::array{MatmulOp{.x = normed, .weight = w.gate, .bias = {}, .y = gate},
-                 MatmulOp{.x = normed, .weight = w.up, .bias = {}, .y = up}});
-  backend.gate_matmul({.gate = gate, .up = up, .y = gate, .activation = Activation::silu},
-                      {.x = gate, .weight = w.down, .bias = {}, .y = x, .into = Into::accumulate});
+  const LayerPlan& plan = layer.plan;
+  const Matrix normed = scratch.normed.rows(x.rows, plan.shape.dim);
+  const Matrix gate = scratch.gate.rows(x.rows, plan.shape.ffn_dim);
+  const Matrix up = scratch.up.rows(x.rows, plan.shape.ffn_dim);
+  normed_products(backend, layer, w.ffn_norm, x, normed,
+                  std::array{MatmulOp{.x = normed, .weight = w.ffn_gate, .bias = {}, .y = gate},
+                             MatmulOp{.x = normed, .weight = w.ffn_up, .bias = {}, .y = up}});
+  const Matrix mixed = sum_of(scratch, w.post_ffn_norm, x);
+  backend.gate_matmul({.gate = gate, .up = up, .y = gate, .activation = plan.activation},
+                      {.x = gate,
+                       .weight = w.ffn_down,
+                       .bias = {},
+                       .y = mixed,
+                       .into = into_of(w.post_ffn_norm)});
+  add_normed(backend, layer, w.post_ffn_norm, mixed, x);
 }
 
 OwnedMatrix make_rope_table(Backend& backend, const RopeConfig& rope, std::uint32_t head_dim,
                             std::uint32_t position_count) {
-  OwnedMatrix table(backend, position_count, head_dim);
+  const std::uint32_t rotated = rope.rotated_of(head_dim);
+  OwnedMatrix table(backend, position_count, rotated);
   if (!backend.keeps_numbers()) return table;
+  const bool is_long = !rope.long_divisors.empty() && position_count > rope.long_after;
+  const std::vector<float>& divisors = is_long ? rope.long_divisors : rope.frequency_divisors;
   // float32 frequencies and angles, as in the reference implementations, to agree at long
   // positions.
-  const std::uint32_t half = head_dim / 2;
+  const std::uint32_t half = rotated / 2;
   std::vector<float> frequencies(half);
   for (std::uint32_t i = 0; i < half; ++i) {
     frequencies[i] =
-        1.0f / std::pow(rope.theta, static_cast<float>(2 * i) / static_cast<float>(head_dim));
-    if (!rope.frequency_divisors.empty()) frequencies[i] /= rope.frequency_divisors[i];
+        1.0f / std::pow(rope.theta, static_cast<float>(2 * i) / static_cast<float>(rotated));
+    if (!divisors.empty()) frequencies[i] /= divisors[i];
   }
   // The context length comes from files and options, so bound the memory on the host.
-  std::vector<float> part(std::size_t{std::min(kTablePart, position_count)} * head_dim);
+  std::vector<float> part(std::size_t{std::min(kTablePart, position_count)} * rotated);
   for (std::uint32_t first = 0; first < position_count; first += kTablePart) {
     const std::uint32_t count = std::min(kTablePart, position_count - first);
     for (std::uint32_t p = 0; p < count; ++p) {
-      float* row = &part[std::size_t{p} * head_dim];
+      float* row = &part[std::size_t{p} * rotated];
       for (std::uint32_t i = 0; i < half; ++i) {
         const float angle = static_cast<float>(first + p) * frequencies[i];
-        row[i] = std::cos(angle);
-        row[half + i] = std::sin(angle);
+        row[i] = rope.magnitude * std::cos(angle);
+        row[half + i] = rope.magnitude * std::sin(angle);
       }
     }
     backend.write(table.all().row_range(first, count),
-                  std::span(part).first(std::size_t{count} * head_dim));
+                  std::span(part).first(std::size_t{count} * rotated));
   }
   return table;
 }

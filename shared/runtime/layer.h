@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shared/model/config.h"
+#include "shared/model/decoder_tensors.h"
 #include "shared/runtime/backend.h"
 
 namespace edgedraft {
@@ -18,6 +19,10 @@ class OwnedMatrix {
         all_{.buffer = memory_.get(), .offset = 0, .rows = rows, .cols = cols, .stride = cols} {}
 
   Matrix rows(std::uint32_t count) const { return all_.row_range(0, count); }
+  // As many packed rows of `cols`, which may be fewer than its own.
+  Matrix rows(std::uint32_t count, std::uint32_t cols) const {
+    return {.buffer = memory_.get(), .offset = 0, .rows = count, .cols = cols, .stride = cols};
+  }
   const Matrix& all() const { return all_; }
 
  private:
@@ -25,28 +30,14 @@ class OwnedMatrix {
   Matrix all_;
 };
 
-// Weights of one pre-norm decoder layer; biases are absent if the model has none.
-struct LayerWeights {
-  Weight attn_norm;  // [1, dim] or absent: attention reads x itself
-  Weight wq;         // [query_cols, dim]
-  Weight wk;         // [kv_cols, dim]
-  Weight wv;         // [kv_cols, dim]
-  Weight wo;         // [dim, query_cols]
-  Weight bq;         // [1, query_cols] or absent
-  Weight bk;         // [1, kv_cols] or absent
-  Weight bv;         // [1, kv_cols] or absent
-  Weight ffn_norm;   // [1, dim]
-  Weight gate;       // [ffn_dim, dim]
-  Weight up;         // [ffn_dim, dim]
-  Weight down;       // [dim, ffn_dim]
-};
+using LayerWeights = LayerParts<Weight>;
 
 // A layer ready to run. Non-owning.
 struct Layer {
-  LayerShape shape;
+  LayerPlan plan;
   LayerWeights weights;
   RopeStyle rope_style = RopeStyle::halves;
-  Matrix cos_sin;  // RopeOp
+  Matrix cos_sin;  // RopeOp; absent: it does not rotate
 };
 
 // Slots and visibility of a call's rows. Row r is stored at slot first_slot + r; it sees slots
@@ -67,12 +58,15 @@ std::vector<AncestorMask> causal_masks(std::uint32_t count);
 class LayerScratch {
  public:
   LayerScratch(Backend& backend, const LayerShape& shape, std::uint32_t rows_max);
+  // For all layers of a decoder.
+  LayerScratch(Backend& backend, const DecoderConfig& config, std::uint32_t rows_max);
 
   OwnedMatrix normed;
   OwnedMatrix q;
   OwnedMatrix k;
   OwnedMatrix v;
   OwnedMatrix attended;
+  OwnedMatrix mixer_gate;  // one column if no layer gates its mixer
   OwnedMatrix gate;
   OwnedMatrix up;
 
@@ -81,6 +75,10 @@ class LayerScratch {
   std::vector<RopeStoreOp::Sequence> stored;
   std::vector<StoreOp> stores;
   std::vector<AttentionOp> attentions;
+
+ private:
+  struct Cols;
+  LayerScratch(Backend& backend, const Cols& cols, std::uint32_t rows_max);
 };
 
 // Rows of one sequence and the cache for their keys and values.
@@ -91,7 +89,7 @@ struct SequenceBatch {
   CacheView values;
 };
 
-// x += Wo Attention(RMSNorm(x)); stores the rows' keys and values in their caches. Rows of the
+// x += Wo Attention(RMSNorm(x)) by the layer's plan; stores the rows' keys and values in their caches. Rows of the
 // sequences are consecutive in x; sequences do not see each other.
 // Shapes    x [sum of the batches' counts, dim]
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
@@ -100,10 +98,10 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     const RowBatch& batch, const CacheView& keys, const CacheView& values);
 
-// x += Wdown(silu(Wgate n) * Wup n), n = RMSNorm(x)
+// x += Wdown(activation(Wgate n) * Wup n), n = RMSNorm(x)
 void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x);
 
-// Cosines and sines for every position, in the layout of RopeOp.
+// Cosines and sines for every position, in the layout of RopeOp. [position_count, rotated]
 // Source    RoFormer, eq. 34; divisors as Llama 3's frequency scaling
 OwnedMatrix make_rope_table(Backend& backend, const RopeConfig& rope, std::uint32_t head_dim,
                             std::uint32_t position_count);

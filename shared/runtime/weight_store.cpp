@@ -18,10 +18,23 @@ Weight WeightStore::add(const TensorView& tensor) {
 
 Weight WeightStore::add_matrix(const TensorView& tensor) {
   if (!tensor.present()) return {};
+  const TensorView packed = packed_rows(tensor);
   return keep(
       backend_.upload_matrix(
-          {.type = tensor.type, .rows = tensor.rows, .cols = tensor.cols, .bytes = tensor.bytes}),
-      tensor);
+          {.type = packed.type, .rows = packed.rows, .cols = packed.cols, .bytes = packed.bytes}),
+      packed);
+}
+
+TensorView WeightStore::packed_rows(const TensorView& tensor) {
+  if (tensor.group == 0) return tensor;
+  const std::size_t row = *row_bytes(tensor.type, tensor.cols);
+  Bytes& rows = packed_.emplace_back();
+  rows.reserve(row * tensor.rows);
+  for (std::uint32_t r = 0; r < tensor.rows; r += tensor.group) {
+    const ByteView group = tensor.bytes.subspan(2 * r * row, tensor.group * row);
+    rows.insert(rows.end(), group.begin(), group.end());
+  }
+  return {.type = tensor.type, .rows = tensor.rows, .cols = tensor.cols, .bytes = rows};
 }
 
 Weight WeightStore::keep(std::unique_ptr<Buffer> buffer, const TensorView& tensor) {
@@ -34,18 +47,11 @@ Weight WeightStore::keep(std::unique_ptr<Buffer> buffer, const TensorView& tenso
 }
 
 LayerWeights WeightStore::add_layer(const LayerTensors& layer) {
-  return {.attn_norm = add(layer.attn_norm),
-          .wq = add_matrix(layer.attn_q),
-          .wk = add_matrix(layer.attn_k),
-          .wv = add_matrix(layer.attn_v),
-          .wo = add_matrix(layer.attn_output),
-          .bq = add(layer.attn_q_bias),
-          .bk = add(layer.attn_k_bias),
-          .bv = add(layer.attn_v_bias),
-          .ffn_norm = add(layer.ffn_norm),
-          .gate = add_matrix(layer.ffn_gate),
-          .up = add_matrix(layer.ffn_up),
-          .down = add_matrix(layer.ffn_down)};
+  LayerWeights weights;
+  for_each_part(layer, weights, [&](const TensorView& tensor, Weight& weight, PartKind kind) {
+    weight = kind == PartKind::matrix ? add_matrix(tensor) : add(tensor);
+  });
+  return weights;
 }
 
 }  // namespace edgedraft

@@ -26,9 +26,12 @@ class WeightStore {
 
  private:
   Weight keep(std::unique_ptr<Buffer> buffer, const TensorView& tensor);
+  // The rows of a tensor in groups, one after the other.
+  TensorView packed_rows(const TensorView& tensor);
 
   Backend& backend_;
   std::deque<std::vector<float>> decoded_;  // backing of some buffers
+  std::deque<Bytes> packed_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 

@@ -250,7 +250,7 @@ TEST_P(LayerInvarianceTest, WholeLayerOverTree) {
     return owners.back().table;
   };
   const OwnedMatrix cos_sin = make_rope_table(backend(), {}, shape.heads.head_dim, 64);
-  const Layer layer{.shape = shape,
+  const Layer layer{.plan = {.shape = shape},
                     .weights = {.attn_norm = norm(shape.dim),
                                 .wq = weight(DType::f16, shape.heads.query_cols(), shape.dim),
                                 .wk = weight(DType::q8_0, kv_cols, shape.dim),

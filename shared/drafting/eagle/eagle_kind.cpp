@@ -127,7 +127,7 @@ Result<void> add_eagle(const CheckpointInput& input, ModelPlan& plan) {
   if (reader.error()) return *reader.error();
   split_fc(input.type, plan);
   if (*with_bias) reader.add("fc.bias", "fc.bias", {dim}, 0);
-  reader.add_layer(kLayer, "layer.", *shape, RopeStyle::halves, InputNorm::optional);
+  reader.add_layer(kLayer, "layer.", drafter_layer(*shape), RopeStyle::halves);
   reader.refuse_others();
   if (reader.error()) return *reader.error();
   return {};

@@ -59,7 +59,7 @@ EagleWeights::EagleWeights(Backend& backend, const EagleConfig& config, const Ea
       fc_embedding_(store_.add_matrix(tensors.fc_embedding)),
       fc_feature_(store_.add_matrix(tensors.fc_feature)),
       fc_bias_(store_.add(tensors.fc_bias)),
-      layer_{.shape = config.layer,
+      layer_{.plan = {.shape = config.layer},
              .weights = store_.add_layer(tensors.layer),
              .rope_style = config.rope.style,
              .cos_sin = cos_sin_.all()},
@@ -177,19 +177,19 @@ void EagleNetwork::add_inputs(std::uint32_t first_position, std::uint32_t count)
   if (w.attn_norm) {
     input = m_->scratch_.normed.rows(count);
     backend_.rms_norm(
-        {.x = x, .weight = w.attn_norm, .y = input, .epsilon = m_->layer_.shape.rms_epsilon});
+        {.x = x, .weight = w.attn_norm, .y = input, .epsilon = m_->layer_.plan.shape.rms_epsilon});
   }
   const Matrix keys = m_->scratch_.k.rows(count);
   const Matrix values = m_->scratch_.v.rows(count);
-  backend_.matmuls(std::array{MatmulOp{.x = input, .weight = w.wk, .bias = w.bk, .y = keys},
-                              MatmulOp{.x = input, .weight = w.wv, .bias = w.bv, .y = values}});
+  backend_.matmuls(std::array{MatmulOp{.x = input, .weight = w.attn_k, .bias = w.attn_k_bias, .y = keys},
+                              MatmulOp{.x = input, .weight = w.attn_v, .bias = w.attn_v_bias, .y = values}});
   std::vector<std::uint32_t> positions(count);
   std::iota(positions.begin(), positions.end(), first_position);
   backend_.rope({.x = keys,
                  .positions = positions,
                  .cos_sin = m_->layer_.cos_sin,
-                 .head_dim = m_->layer_.shape.heads.head_dim,
-                 .rotated = m_->layer_.shape.heads.head_dim,
+                 .head_dim = m_->layer_.plan.shape.heads.head_dim,
+                 .rotated = m_->layer_.plan.shape.heads.head_dim,
                  .style = m_->layer_.rope_style});
   backend_.store({.x = keys, .cache = cache_.keys()[0], .first = memory_count()});
   backend_.store({.x = values, .cache = cache_.values()[0], .first = memory_count()});

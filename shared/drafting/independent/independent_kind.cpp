@@ -133,7 +133,7 @@ struct Independent {
   static std::unique_ptr<DrafterWeights> load(const Model& model, Backend& backend,
                                               std::uint32_t positions_max) {
     auto decoder = std::make_shared<Decoder>(backend, model.config, model.tensors, positions_max);
-    const KvCache::Size cache{.layers = model.config.layer_count,
+    const KvCache::Size cache{.layers = model.config.attention_count(),
                               .kv_cols = model.config.layer.heads.kv_cols(),
                               .capacity = decoder->slots_max(),
                               .type = backend.drafter_cache_type()};
@@ -164,7 +164,7 @@ const DrafterKind kIndependentKind = {
     .is_bundle =
         [](const GgufFile& file) {
           const auto architecture = file.architecture();
-          return architecture && (*architecture == "llama" || *architecture == "qwen2");
+          return architecture && find_family(*architecture);
         },
     .read = read_network<Independent, read_draft_decoder>,
     // Reading reports unsuitable folders and files by name.

@@ -115,9 +115,13 @@ Result<void> add_moa(const CheckpointInput& input, ModelPlan& plan) {
   for (const char* prefix : {"sa.", "target."}) add_divisors(target.rope, prefix, plan);
   add_target_tensors(input.file, target, sizes->tli, plan);
   CheckpointReader reader(input.checkpoint, input.type, plan);
-  reader.add_layer("self_attention.", "sa.", sizes->sa, RopeStyle::halves);
-  reader.add_layer("cross_attention.", "ca.", sizes->ca, RopeStyle::halves);
-  reader.add_layer("layer_self_attention.", "lsa.", sizes->lsa, RopeStyle::halves);
+  for (const auto& [from, to, shape] : {std::tuple("self_attention.", "sa.", sizes->sa),
+                                        std::tuple("cross_attention.", "ca.", sizes->ca),
+                                        std::tuple("layer_self_attention.", "lsa.", sizes->lsa)}) {
+    LayerList list;
+    llama_layer({.shape = shape}, list);
+    reader.add_layer(from, to, list, RopeStyle::halves);
+  }
   reader.add("Ekv2E.weight", "ekv2e.weight", {target.layer.dim, sizes->lsa.dim}, 0);
   reader.add("Ekv2E.bias", "ekv2e.bias", {target.layer.dim}, 0);
   reader.refuse_others();

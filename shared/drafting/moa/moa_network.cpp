@@ -46,11 +46,11 @@ MoaWeights::MoaWeights(Backend& backend, const MoaConfig& config, const MoaTenso
       embedding_(store_.add(tensors.token_embd)),
       head_(store_.add_matrix(tensors.output.value_or(tensors.token_embd))),
       output_norm_(store_.add(tensors.output_norm)),
-      sa_{.shape = config.self_attention,
+      sa_{.plan = {.shape = config.self_attention},
           .weights = store_.add_layer(tensors.self_attention),
           .rope_style = config.sa_rope.style,
           .cos_sin = sa_cos_sin_.all()},
-      ca_{.shape = config.cross_attention,
+      ca_{.plan = {.shape = config.cross_attention},
           .weights = store_.add_layer(tensors.cross_attention),
           .rope_style = config.ca_rope.style,
           .cos_sin = ca_cos_sin_.all()},
@@ -63,7 +63,7 @@ MoaWeights::MoaWeights(Backend& backend, const MoaConfig& config, const MoaTenso
       x_(backend, kMaskRowsMax, config.self_attention.dim) {
   EDGEDRAFT_CHECK(tensors.tli.size() == config.tli);
   for (const LayerTensors& layer : tensors.tli) {
-    target_layers_.push_back({.shape = config.target_layer,
+    target_layers_.push_back({.plan = {.shape = config.target_layer},
                               .weights = store_.add_layer(layer),
                               .rope_style = config.target_rope.style,
                               .cos_sin = target_cos_sin_.all()});
@@ -127,8 +127,8 @@ void MoaNetwork::append_memory(std::uint32_t first_position, std::span<const flo
   backend_.rope({.x = keys,
                  .positions = positions,
                  .cos_sin = m_->ca_.cos_sin,
-                 .head_dim = m_->ca_.shape.heads.head_dim,
-                 .rotated = m_->ca_.shape.heads.head_dim,
+                 .head_dim = m_->ca_.plan.shape.heads.head_dim,
+                 .rotated = m_->ca_.plan.shape.heads.head_dim,
                  .style = m_->ca_.rope_style});
   backend_.store({.x = keys, .cache = ca_memory_.keys()[0], .first = slot});
   backend_.store({.x = values, .cache = ca_memory_.values()[0], .first = slot});
@@ -261,23 +261,24 @@ void MoaNetwork::cross_attend(const Matrix& x, std::span<const std::uint32_t> po
     const Matrix q = m_->ca_scratch_.q.rows(x.rows);
     const Matrix attended = m_->ca_scratch_.attended.rows(x.rows);
     backend_.rms_norm(
-        {.x = x, .weight = w.attn_norm, .y = normed, .epsilon = m_->ca_.shape.rms_epsilon});
-    backend_.matmul({.x = normed, .weight = w.wq, .bias = w.bq, .y = q});
+        {.x = x, .weight = w.attn_norm, .y = normed, .epsilon = m_->ca_.plan.shape.rms_epsilon});
+    backend_.matmul({.x = normed, .weight = w.attn_q, .bias = w.attn_q_bias, .y = q});
     backend_.rope({.x = q,
                    .positions = positions,
                    .cos_sin = m_->ca_.cos_sin,
-                   .head_dim = m_->ca_.shape.heads.head_dim,
-                   .rotated = m_->ca_.shape.heads.head_dim,
+                   .head_dim = m_->ca_.plan.shape.heads.head_dim,
+                 .rotated = m_->ca_.plan.shape.heads.head_dim,
                    .style = m_->ca_.rope_style});
     backend_.attention({.q = q,
                         .keys = ca_memory_.keys()[0],
                         .values = ca_memory_.values()[0],
                         .prefix = memory_count(),
                         .masks = {},
-                        .heads = m_->ca_.shape.heads,
+                        .heads = m_->ca_.plan.shape.heads,
                         .y = attended,
-                        .scale = m_->ca_.shape.heads.score_scale()});
-    backend_.matmul({.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = Into::accumulate});
+                        .scale = m_->ca_.plan.shape.heads.score_scale()});
+    backend_.matmul(
+        {.x = attended, .weight = w.attn_output, .bias = {}, .y = x, .into = Into::accumulate});
   }
   feed_forward(backend_, m_->ca_, m_->ca_scratch_, x);
 }

@@ -17,7 +17,7 @@ LayerSelfAttention::LayerSelfAttention(Backend& backend, const MoaConfig& config
       store_(backend),
       cos_sin_(make_rope_table(backend, config.lsa_rope, config.layer_self_attention.heads.head_dim,
                                config.target_layer_count)),
-      layer_{.shape = config.layer_self_attention,
+      layer_{.plan = {.shape = config.layer_self_attention},
              .weights = store_.add_layer(tensors.layer_self_attention),
              .rope_style = config.lsa_rope.style,
              .cos_sin = cos_sin_.all()},
@@ -48,25 +48,26 @@ void LayerSelfAttention::mean(const KvCache& target, std::span<const std::uint32
                           .style = target_style_,
                           .y = x});
   backend_.rms_norm(
-      {.x = x, .weight = w.attn_norm, .y = normed, .epsilon = layer_.shape.rms_epsilon});
-  backend_.matmuls(std::array{MatmulOp{.x = normed, .weight = w.wq, .bias = w.bq, .y = q},
-                              MatmulOp{.x = normed, .weight = w.wk, .bias = w.bk, .y = k},
-                              MatmulOp{.x = normed, .weight = w.wv, .bias = w.bv, .y = v}});
+      {.x = x, .weight = w.attn_norm, .y = normed, .epsilon = layer_.plan.shape.rms_epsilon});
+  backend_.matmuls(std::array{MatmulOp{.x = normed, .weight = w.attn_q, .bias = w.attn_q_bias, .y = q},
+                              MatmulOp{.x = normed, .weight = w.attn_k, .bias = w.attn_k_bias, .y = k},
+                              MatmulOp{.x = normed, .weight = w.attn_v, .bias = w.attn_v_bias, .y = v}});
   for (const Matrix& rotated : {q, k}) {
     backend_.rope({.x = rotated,
                    .positions = std::span(layer_indices_).first(rows),
                    .cos_sin = layer_.cos_sin,
-                   .head_dim = layer_.shape.heads.head_dim,
-                   .rotated = layer_.shape.heads.head_dim,
+                   .head_dim = layer_.plan.shape.heads.head_dim,
+                   .rotated = layer_.plan.shape.heads.head_dim,
                    .style = layer_.rope_style});
   }
   backend_.group_attention({.q = q,
                             .k = k,
                             .v = v,
                             .group_rows = layer_count_,
-                            .heads = layer_.shape.heads,
+                            .heads = layer_.plan.shape.heads,
                             .y = attended});
-  backend_.matmul({.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = Into::accumulate});
+  backend_.matmul(
+      {.x = attended, .weight = w.attn_output, .bias = {}, .y = x, .into = Into::accumulate});
   feed_forward(backend_, layer_, scratch_, x);
   backend_.group_mean({.x = x, .group_rows = layer_count_, .y = y});
 }

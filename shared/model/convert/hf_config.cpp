@@ -5,6 +5,7 @@
 #include <numbers>
 #include <utility>
 
+#include "shared/model/convert/hf_keys.h"
 #include "shared/model/json_file.h"
 #include "shared/model/tensor_shapes.h"
 #include "shared/model/tokenizer/vocabulary.h"
@@ -14,68 +15,30 @@ namespace {
 
 using nlohmann::json;
 
-Error bad_key(const char* key, std::string_view what) {
-  std::string message(1, '"');
-  message.append(key).append("\" is ").append(what);
-  return bad_file(std::move(message));
-}
-
 Result<std::string> read_architecture(const json& config) {
   const auto found = config.find("architectures");
-  std::string name;
   if (found != config.end() && found->is_array() && !found->empty() && (*found)[0].is_string()) {
-    name = (*found)[0].get<std::string>();
+    return (*found)[0].get<std::string>();
   }
-  if (name == "LlamaForCausalLM") return std::string("llama");
-  if (name == "Qwen2ForCausalLM") return std::string("qwen2");
-  return Error{Errc::unsupported,
-               "the architecture '" + name +
-                   "' is not supported; LlamaForCausalLM and Qwen2ForCausalLM are"};
+  return bad_file("\"architectures\" names none");
 }
 
-Result<std::uint32_t> read_size(const json& config, const char* key,
-                                std::optional<std::uint32_t> fallback) {
-  const auto value = json_u32(config, key);
-  if (!value) return value.error();
-  if (!*value && !fallback) return bad_key(key, "missing");
-  const std::uint32_t size = value->value_or(fallback.value_or(0));
-  if (size == 0) return bad_key(key, "zero");
-  return size;
-}
-
-Result<void> read_sizes(const json& config, DecoderConfig& out) {
-  const auto dim = read_size(config, "hidden_size", {});
-  if (!dim) return dim.error();
-  const auto layer_count = read_size(config, "num_hidden_layers", {});
-  if (!layer_count) return layer_count.error();
-  const auto ffn_dim = read_size(config, "intermediate_size", {});
-  if (!ffn_dim) return ffn_dim.error();
-  const auto query_heads = read_size(config, "num_attention_heads", {});
-  if (!query_heads) return query_heads.error();
-  const auto kv_heads = read_size(config, "num_key_value_heads", *query_heads);
-  if (!kv_heads) return kv_heads.error();
-  const auto head_dim = read_size(config, "head_dim", *dim / *query_heads);
-  if (!head_dim) return head_dim.error();
-  const auto context = read_size(config, "max_position_embeddings", {});
-  if (!context) return context.error();
-  const auto vocabulary = read_size(config, "vocab_size", {});
-  if (!vocabulary) return vocabulary.error();
-  if (*vocabulary > kVocabularyCountMax) {
-    return bad_key("vocab_size", "above " + std::to_string(kVocabularyCountMax));
+void read_sizes(HfKeys& keys) {
+  keys.count("hidden_size", "embedding_length");
+  keys.count("num_hidden_layers", "block_count");
+  keys.count("intermediate_size", "feed_forward_length");
+  const std::uint32_t query_heads = keys.count("num_attention_heads", "attention.head_count");
+  keys.count_or("num_key_value_heads", "attention.head_count_kv", query_heads);
+  const std::uint32_t head_dim = keys.count_or(
+      "head_dim", "attention.key_length", keys.size("hidden_size") / std::max(query_heads, 1u));
+  keys.set_count("attention.value_length", head_dim);
+  keys.count("max_position_embeddings", "context_length");
+  if (keys.count("vocab_size", "vocab_size") > kVocabularyCountMax) {
+    keys.fail(bad_file("\"vocab_size\" is above " + std::to_string(kVocabularyCountMax)));
   }
-  const auto epsilon = json_number(config, "rms_norm_eps");
-  if (!epsilon) return epsilon.error();
-
-  const HeadShape heads{*query_heads, *kv_heads, *head_dim};
-  if (auto checked = check_heads(heads, "config.json"); !checked) return checked.error();
-  out.vocabulary_count = *vocabulary;
-  out.layer_count = *layer_count;
-  out.context_length = *context;
-  out.layer = {.dim = *dim,
-               .heads = heads,
-               .ffn_dim = *ffn_dim,
-               .rms_epsilon = static_cast<float>(epsilon->value_or(1e-6))};
-  return {};
+  keys.set_number("attention.layer_norm_rms_epsilon", keys.number_or("rms_norm_eps", 1e-6));
+  keys.set_count("rope.dimension_count",
+                 static_cast<std::uint32_t>(head_dim * keys.rope_number_or("partial_rotary_factor", 1.0)));
 }
 
 struct Llama3Scaling {
@@ -98,78 +61,49 @@ std::vector<float> llama3_divisors(const Llama3Scaling& s, double theta, std::ui
   return divisors;
 }
 
-Result<double> positive(const json& object, const char* key) {
-  const auto value = json_number(object, key);
-  if (!value) return value.error();
-  if (!*value || !(**value > 0.0 && std::isfinite(static_cast<float>(**value)))) {
-    return bad_key(key, "missing in the rotary scaling, or not a finite positive 32-bit number");
+void read_scaling(HfKeys& keys, HfConfig& out) {
+  const double theta = keys.rope_number_or("rope_theta", 10000.0);
+  keys.set_number("rope.freq_base", theta);
+  const std::string kind = keys.rope_type();
+  if (kind == "default") return;
+  const double factor = keys.positive_in_rope("factor");
+  if (kind == "llama3") {
+    const Llama3Scaling values{.factor = factor,
+                               .low = keys.positive_in_rope("low_freq_factor"),
+                               .high = keys.positive_in_rope("high_freq_factor"),
+                               .original_context =
+                                   keys.positive_in_rope("original_max_position_embeddings")};
+    if (keys.error()) return;
+    if (values.high <= values.low) {
+      keys.fail(bad_file("high_freq_factor is not above low_freq_factor"));
+      return;
+    }
+    out.stored_divisors = llama3_divisors(values, static_cast<float>(theta), keys.rotated());
+    return;
   }
-  return **value;
-}
-
-Result<void> read_llama3(const json& scaling, double theta, HfConfig& out) {
-  Llama3Scaling values{};
-  const std::pair<const char*, double*> fields[] = {
-      {"factor", &values.factor},
-      {"low_freq_factor", &values.low},
-      {"high_freq_factor", &values.high},
-      {"original_max_position_embeddings", &values.original_context},
-  };
-  for (const auto& [key, field] : fields) {
-    const auto value = positive(scaling, key);
-    if (!value) return value.error();
-    *field = *value;
+  if (kind != "linear" && kind != "yarn") {
+    keys.fail({Errc::unsupported, "rotary scaling '" + kind +
+                                      "' is not supported; linear, llama3 and yarn are"});
+    return;
   }
-  if (values.high <= values.low) return bad_file("high_freq_factor is not above low_freq_factor");
-  out.decoder.rope.frequency_divisors =
-      llama3_divisors(values, theta, out.decoder.layer.heads.head_dim);
-  return {};
-}
-
-// A member that is an object; an empty object if missing or of another type.
-json object_at(const json& config, const char* key) {
-  const auto found = config.find(key);
-  return found != config.end() && found->is_object() ? *found : json::object();
-}
-
-// Older files have rope_theta and rope_scaling, newer ones rope_parameters, and some a mixture.
-Result<void> read_rope(const json& config, HfConfig& out) {
-  const json parameters = object_at(config, "rope_parameters");
-  const json old = object_at(config, "rope_scaling");
-  std::optional<double> theta;
-  for (const json* object : {&parameters, &config}) {
-    const auto value = json_number(*object, "rope_theta");
-    if (!value) return value.error();
-    if (!theta) theta = *value;
-  }
-  out.decoder.rope.theta = static_cast<float>(theta.value_or(10000.0));
-  if (!(out.decoder.rope.theta > 1.0f && std::isfinite(out.decoder.rope.theta))) {
-    return bad_file("\"rope_theta\" is not a finite 32-bit number above 1");
-  }
-  for (const json* object : {&config, &parameters, &old}) {
-    const auto rotated = json_number(*object, "partial_rotary_factor");
-    if (!rotated) return rotated.error();
-    if (rotated->value_or(1.0) != 1.0) {
-      return Error{Errc::unsupported, "partial rotary embeddings are not supported"};
+  keys.set_text("rope.scaling.type", kind);
+  keys.set_number("rope.scaling.factor", factor);
+  if (kind == "yarn") {
+    const double original = keys.positive_in_rope("original_max_position_embeddings");
+    keys.set_count("rope.scaling.original_context_length",
+                   static_cast<std::uint32_t>(std::min(original, 2147483647.0)));
+    for (const char* other : {"attention_factor", "mscale", "beta_fast", "beta_slow"}) {
+      keys.refuse_in_rope(other);
     }
   }
+}
 
-  const json& scaling = old.empty() ? parameters : old;
-  const auto type = json_string(scaling, scaling.contains("rope_type") ? "rope_type" : "type");
-  if (!type) return type.error();
-  const std::string kind = type->value_or("default");
-  if (kind == "default") return {};
-  if (kind == "llama3") return read_llama3(scaling, out.decoder.rope.theta, out);
-  if (kind != "linear") {
-    return Error{Errc::unsupported,
-                 "rotary scaling '" + kind + "' is not supported; linear and llama3 are"};
+// A window that is switched off is in the files of Qwen2 and 3.
+void read_window(HfKeys& keys) {
+  const std::uint32_t window = keys.size("sliding_window");
+  if (window > 0 && keys.flag_or("use_sliding_window", true)) {
+    keys.set_count("attention.sliding_window", window);
   }
-  const auto factor = positive(scaling, "factor");
-  if (!factor) return factor.error();
-  out.linear_factor = static_cast<float>(*factor);
-  out.decoder.rope.frequency_divisors.assign(out.decoder.layer.heads.head_dim / 2,
-                                             *out.linear_factor);
-  return {};
 }
 
 // An integer, or a list of at most kEndIdsMax.
@@ -192,25 +126,26 @@ Result<std::vector<std::uint32_t>> read_ids(const json& object, const char* key)
 
 Result<HfConfig> parse_config(const json& config) {
   HfConfig out;
-  auto architecture = read_architecture(config);
+  const auto architecture = read_architecture(config);
   if (!architecture) return architecture.error();
-  out.decoder.architecture = std::move(*architecture);
-  if (auto read = read_sizes(config, out.decoder); !read) return read.error();
-  if (auto read = read_rope(config, out); !read) return read.error();
-  const auto tied = json_bool(config, "tie_word_embeddings");
-  if (!tied) return tied.error();
-  out.tied_embeddings = tied->value_or(false);
-  const auto sliding = json_bool(config, "use_sliding_window");
-  if (!sliding) return sliding.error();
-  if (sliding->value_or(false)) {
-    return Error{Errc::unsupported, "sliding-window attention is not supported"};
+  const auto family = find_hf_family(*architecture);
+  if (!family) return family.error();
+  out.family = *family;
+  HfKeys keys(config, (*family)->architecture, out.metadata);
+  read_sizes(keys);
+  read_scaling(keys, out);
+  read_window(keys);
+  if ((*family)->hf != nullptr) (*family)->hf(keys);
+  out.tied_embeddings = keys.flag_or("tie_word_embeddings", (*family)->hf_tied);
+  if (keys.text_or("hidden_act", "silu") != "silu" && (*family)->hf == nullptr) {
+    keys.fail({Errc::unsupported, "\"hidden_act\" is '" + keys.text_or("hidden_act", "") +
+                                      "'; only silu is supported"});
   }
-  const auto activation = json_string(config, "hidden_act");
-  if (!activation) return activation.error();
-  if (*activation && **activation != "silu") {
-    return Error{Errc::unsupported,
-                 "\"hidden_act\" is '" + **activation + "'; only silu is supported"};
-  }
+  if (keys.error()) return *keys.error();
+  auto decoder = read_plan(out.metadata.keys(), **family);
+  if (!decoder) return decoder.error();
+  out.decoder = *std::move(decoder);
+  out.decoder.vocabulary_count = keys.size("vocab_size");
   const auto bos = read_ids(config, "bos_token_id");
   if (!bos) return bos.error();
   if (!bos->empty()) out.bos_id = bos->front();

@@ -7,14 +7,17 @@
 
 #include "shared/base/error.h"
 #include "shared/model/config.h"
+#include "shared/model/families/family.h"
+#include "shared/model/gguf_writer.h"
 
 namespace edgedraft {
 
-// Contents of config.json for a Llama or Qwen2 model. The style is halves, as in Hugging Face.
+// Contents of config.json. Its keys are translated to GGUF's, which give the plan.
 struct HfConfig {
+  const Family* family = nullptr;
+  GgufMetadata metadata;  // keys of the architecture
   DecoderConfig decoder;
-  // Kind of `decoder.rope.frequency_divisors`: linear has one factor for all.
-  std::optional<float> linear_factor;
+  std::vector<float> stored_divisors;  // rope_freqs.weight; empty: none
   bool tied_embeddings = false;
   std::optional<std::uint32_t> bos_id;
   std::vector<std::uint32_t> eos_ids;

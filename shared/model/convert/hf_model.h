@@ -6,20 +6,17 @@
 #include "shared/base/error.h"
 #include "shared/model/config.h"
 #include "shared/model/convert/model_plan.h"
+#include "shared/model/families/layer_list.h"
 #include "shared/model/safetensors.h"
 #include "shared/tensor/dtype.h"
 
 namespace edgedraft {
 
-// Plans the conversion of a Llama or Qwen2 directory. `pre` as in add_hf_tokenizer.
+// Plans the conversion of a directory in Hugging Face's layout.
 //
 // Errors    io, bad_file, unsupported, mismatch: naming the file, key or tensor
 Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType type,
                                 const std::optional<std::string>& pre = {});
-
-// Whether a layer must have a norm before attention; a drafter's layer may read the output of its
-// own projection instead.
-enum class InputNorm : std::uint8_t { required, optional };
 
 // Moves tensors of a checkpoint into a plan and checks their shapes. Does nothing after the first
 // error.
@@ -36,8 +33,8 @@ class CheckpointReader {
                     std::uint32_t pair_heads);
   // Adds a decoder layer: `from` prefixes Hugging Face's names, `to` GGUF's. RopeStyle::pairs
   // permutes the rows of q and k.
-  void add_layer(const std::string& from, const std::string& to, const LayerShape& shape,
-                 RopeStyle style, InputNorm input_norm = InputNorm::required);
+  void add_layer(const std::string& from, const std::string& to, const LayerList& list,
+                 RopeStyle style);
   // Skips a tensor that another file also has; if present, its shape must be right.
   void leave_out(const std::string& from, const std::vector<std::uint64_t>& shape);
   // Errors    unsupported: the checkpoint has tensors that were not requested

@@ -34,10 +34,11 @@ Result<void> write_rows(GgufWriter& writer, const PlannedTensor& tensor, Progres
   for (std::uint64_t r = 0; r < rows; ++r) {
     const std::uint64_t from = head_dim == 0 ? r : halves_row(r, head_dim);
     const ByteView source = tensor.source.subspan(from * source_bytes, source_bytes);
-    if (tensor.info.type == tensor.source_type) {
+    if (tensor.info.type == tensor.source_type && tensor.added == 0.0f) {
       std::copy(source.begin(), source.end(), row.begin());
     } else {
       dequantize_row(tensor.source_type, source, numbers);
+      for (float& number : numbers) number += tensor.added;
       quantize_row(tensor.info.type, numbers, row);
     }
     if (auto written = writer.write(row); !written) return written.error();
@@ -109,7 +110,8 @@ Result<void> write_model(const ModelPlan& plan, const std::filesystem::path& pat
   if (!writer) return writer.error();
   Progress progress("writing " + path.filename().string(), total);
   for (const PlannedTensor& tensor : plan.tensors) {
-    const bool unchanged = tensor.info.type == tensor.source_type && tensor.pair_heads == 0;
+    const bool unchanged = tensor.info.type == tensor.source_type &&
+                           tensor.pair_heads == 0 && tensor.added == 0.0f;
     auto written = unchanged ? copy_bytes(*writer, tensor.source, progress)
                              : write_rows(*writer, tensor, progress);
     if (!written) return written.error();

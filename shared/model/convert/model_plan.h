@@ -22,6 +22,7 @@ struct PlannedTensor {
   ByteView source;
   // Heads whose rows are permuted from RopeStyle::halves to pairs; 0: none.
   std::uint32_t pair_heads = 0;
+  float added = 0.0f;  // to every element
 };
 
 // Plan of a GGUF file: everything is collected and checked before the first byte is written.

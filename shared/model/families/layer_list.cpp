@@ -1,0 +1,78 @@
+#include "shared/model/families/layer_list.h"
+
+namespace edgedraft {
+
+LayerTensor& LayerList::matrix(std::string_view name, std::string_view hf, Part part,
+                               std::uint32_t rows, std::uint32_t cols) {
+  return tensors_.emplace_back(
+      LayerTensor{.name = name, .hf = hf, .part = part, .rows = rows, .cols = cols});
+}
+
+LayerTensor& LayerList::vector(std::string_view name, std::string_view hf, Part part,
+                               std::uint32_t cols) {
+  LayerTensor& added = matrix(name, hf, part, 1, cols);
+  added.kind = LayerTensor::Kind::vector;
+  return added;
+}
+
+LayerTensor& LayerList::optional_vector(std::string_view name, std::string_view hf, Part part,
+                                        std::uint32_t cols) {
+  LayerTensor& added = matrix(name, hf, part, 1, cols);
+  added.kind = LayerTensor::Kind::optional_vector;
+  return added;
+}
+
+void LayerList::attention(const LayerPlan& plan) {
+  using L = LayerTensors;
+  const HeadShape& heads = plan.shape.heads;
+  const std::uint32_t dim = plan.shape.dim;
+  const std::uint32_t query_cols = heads.query_cols();
+  const std::uint32_t kv_cols = heads.kv_cols();
+  vector("attn_norm.weight", "input_layernorm.weight", &L::attn_norm, dim);
+  matrix("attn_q.weight", "self_attn.q_proj.weight", &L::attn_q, query_cols, dim).heads =
+      heads.query_heads;
+  matrix("attn_k.weight", "self_attn.k_proj.weight", &L::attn_k, kv_cols, dim).heads =
+      heads.kv_heads;
+  matrix("attn_v.weight", "self_attn.v_proj.weight", &L::attn_v, kv_cols, dim);
+  matrix("attn_output.weight", "self_attn.o_proj.weight", &L::attn_output, dim, query_cols);
+  optional_vector("attn_q.bias", "self_attn.q_proj.bias", &L::attn_q_bias, query_cols).heads =
+      heads.query_heads;
+  optional_vector("attn_k.bias", "self_attn.k_proj.bias", &L::attn_k_bias, kv_cols).heads =
+      heads.kv_heads;
+  optional_vector("attn_v.bias", "self_attn.v_proj.bias", &L::attn_v_bias, kv_cols);
+}
+
+void LayerList::head_norms(const LayerPlan& plan) {
+  const std::uint32_t head_dim = plan.shape.heads.head_dim;
+  vector("attn_q_norm.weight", "self_attn.q_norm.weight", &LayerTensors::attn_q_norm, head_dim);
+  vector("attn_k_norm.weight", "self_attn.k_norm.weight", &LayerTensors::attn_k_norm, head_dim);
+}
+
+void LayerList::ffn_norm(const LayerPlan& plan) {
+  vector("ffn_norm.weight", "post_attention_layernorm.weight", &LayerTensors::ffn_norm,
+         plan.shape.dim);
+}
+
+void LayerList::dense(const LayerPlan& plan) {
+  using L = LayerTensors;
+  const std::uint32_t dim = plan.shape.dim;
+  const std::uint32_t ffn_dim = plan.shape.ffn_dim;
+  matrix("ffn_gate.weight", "mlp.gate_proj.weight", &L::ffn_gate, ffn_dim, dim);
+  matrix("ffn_up.weight", "mlp.up_proj.weight", &L::ffn_up, ffn_dim, dim);
+  matrix("ffn_down.weight", "mlp.down_proj.weight", &L::ffn_down, dim, ffn_dim);
+}
+
+void llama_layer(const LayerPlan& plan, LayerList& list) {
+  list.attention(plan);
+  list.ffn_norm(plan);
+  list.dense(plan);
+}
+
+LayerList drafter_layer(const LayerShape& shape) {
+  LayerList list;
+  llama_layer({.shape = shape}, list);
+  list.tensors().front().kind = LayerTensor::Kind::optional_vector;  // attn_norm
+  return list;
+}
+
+}  // namespace edgedraft

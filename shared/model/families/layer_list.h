@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "shared/model/config.h"
+#include "shared/model/decoder_tensors.h"
+
+namespace edgedraft {
+
+// A tensor of a layer: its names, its shape and its part. Names are constants.
+struct LayerTensor {
+  enum class Kind : std::uint8_t { matrix, vector, optional_vector };
+
+  std::string_view name;  // in GGUF, after "blk.N."
+  std::string_view hf;    // in Hugging Face's layout, after "model.layers.N."; empty: not converted
+  TensorView LayerTensors::*part;
+  std::uint32_t rows = 1;
+  std::uint32_t cols = 0;
+  Kind kind = Kind::matrix;
+  // Of a tensor that holds several parts: its rows and the part's first one.
+  std::uint32_t stored_rows = 0;  // 0: `rows`
+  std::uint32_t first_row = 0;
+  std::uint32_t group = 0;  // TensorView
+  // Heads whose rows a converter permutes for RopeStyle::pairs; 0: none.
+  std::uint32_t heads = 0;
+  bool plus_one = false;  // Hugging Face stores weight - 1
+
+  std::uint32_t all_rows() const { return stored_rows == 0 ? rows : stored_rows; }
+};
+
+// The tensors of one layer, for reading a file and for converting one.
+class LayerList {
+ public:
+  using Part = TensorView LayerTensors::*;
+
+  LayerTensor& matrix(std::string_view name, std::string_view hf, Part part, std::uint32_t rows,
+                      std::uint32_t cols);
+  LayerTensor& vector(std::string_view name, std::string_view hf, Part part, std::uint32_t cols);
+  LayerTensor& optional_vector(std::string_view name, std::string_view hf, Part part,
+                               std::uint32_t cols);
+
+  // A Llama's attention with its norm, q, k, v and output. Biases of q, k and v are optional.
+  void attention(const LayerPlan& plan);
+  // Norms of each head's queries and keys.
+  void head_norms(const LayerPlan& plan);
+  // The norm before the feed-forward, under the name that most families give it.
+  void ffn_norm(const LayerPlan& plan);
+  // Gate, up and down of a dense feed-forward.
+  void dense(const LayerPlan& plan);
+
+  std::vector<LayerTensor>& tensors() { return tensors_; }
+  const std::vector<LayerTensor>& tensors() const { return tensors_; }
+
+ private:
+  std::vector<LayerTensor> tensors_;
+};
+
+// The tensors of a Llama's layer.
+void llama_layer(const LayerPlan& plan, LayerList& list);
+// As above, of a drafter's layer, which may read the output of its own projection without a norm.
+LayerList drafter_layer(const LayerShape& shape);
+
+}  // namespace edgedraft
