@@ -108,4 +108,9 @@ void TensorReader::optional_vector(const std::string& name, std::uint32_t cols, 
   if (file_.find_tensor(prefix_ + name) != nullptr) vector(name, cols, out);
 }
 
+void TensorReader::refuse(const std::string& name) {
+  if (error_ || file_.find_tensor(prefix_ + name) == nullptr) return;
+  error_ = Error{Errc::unsupported, "tensor " + prefix_ + name + " is not supported"};
+}
+
 }  // namespace edgedraft

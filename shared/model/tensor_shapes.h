@@ -52,6 +52,8 @@ class TensorReader {
   // A part of a layer, by its name there.
   void part(const LayerTensor& tensor, TensorView& out);
   void optional_vector(const std::string& name, std::uint32_t cols, TensorView& out);
+  // Refuses a tensor that would change the result but is not computed with.
+  void refuse(const std::string& name);
 
   const std::optional<Error>& error() const { return error_; }
 

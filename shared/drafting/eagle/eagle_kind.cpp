@@ -118,7 +118,10 @@ Result<void> add_eagle(const CheckpointInput& input, ModelPlan& plan) {
   if (!with_bias) return with_bias.error();
 
   if (auto added = add_metadata(input, *shape, plan.metadata); !added) return added.error();
-  add_divisors(target.rope, "layer.", plan);
+  // Those of a head that rotates in part do not fit the drafter's.
+  if (target.rope.rotated_of(shape->heads.head_dim) == shape->heads.head_dim) {
+    add_divisors(target.rope, "layer.", plan);
+  }
   copy_vocabulary(input.file, plan);
   const std::uint64_t dim = target.layer.dim;
   CheckpointReader reader(input.checkpoint, input.type, plan);

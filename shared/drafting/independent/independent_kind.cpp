@@ -11,6 +11,7 @@
 #include "shared/model/config.h"
 #include "shared/model/convert/convert.h"
 #include "shared/model/convert/model_plan.h"
+#include "shared/model/families/family.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
 #include "shared/runtime/kv_cache.h"
@@ -164,7 +165,7 @@ const DrafterKind kIndependentKind = {
     .is_bundle =
         [](const GgufFile& file) {
           const auto architecture = file.architecture();
-          return architecture && find_family(*architecture);
+          return architecture && find_family(*architecture).has_value();
         },
     .read = read_network<Independent, read_draft_decoder>,
     // Reading reports unsuitable folders and files by name.

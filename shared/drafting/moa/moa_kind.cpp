@@ -1,6 +1,7 @@
 #include "shared/drafting/moa/moa_kind.h"
 
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "shared/base/error.h"
@@ -12,6 +13,7 @@
 #include "shared/model/convert/hf_model.h"
 #include "shared/model/convert/model_plan.h"
 #include "shared/model/decoder_tensors.h"
+#include "shared/model/families/family.h"
 #include "shared/model/json_file.h"
 
 namespace edgedraft {
@@ -100,6 +102,11 @@ void add_target_tensors(const GgufFile& file, const DecoderConfig& target, std::
 
 Result<void> add_moa(const CheckpointInput& input, ModelPlan& plan) {
   const DecoderConfig& target = input.target;
+  if (!is_plain(target)) {
+    return Error{Errc::unsupported,
+                 "this kind of drafter reads keys and values of Llama's layers, and the target is a " +
+                     target.architecture + "; use an independent model or --drafter ngram"};
+  }
   const auto sizes = read_sizes(input.config, input.checkpoint, target);
   if (!sizes) return sizes.error();
   const MoaRowLayout row = moa_row_layout(target.layer.heads, sizes->ca.heads, sizes->tli);

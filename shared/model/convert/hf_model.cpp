@@ -84,7 +84,6 @@ void CheckpointReader::add_layer(const std::string& from, const std::string& to,
     } else if (pair_heads == 0) {  // biases are not permuted; refuse_others() reports one
       add_if_there(source, name, {tensor.cols}, 0);
     }
-    if (!error_ && tensor.plus_one) plan_.tensors.back().added = 1.0f;
   }
 }
 
@@ -144,6 +143,11 @@ Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType ty
   }
   reader.refuse_others();
   if (reader.error()) return *reader.error();
+  if (config->family->hf_norms_plus_one) {
+    for (PlannedTensor& tensor : plan.tensors) {
+      if (tensor.info.name.ends_with("norm.weight")) tensor.added = 1.0f;
+    }
+  }
   // After the tensors: the embedding confirms the size to which the tokenizer is padded.
   auto notice = add_hf_tokenizer(directory, *config, pre, plan.metadata);
   if (!notice) return notice.error();

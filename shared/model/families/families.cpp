@@ -8,6 +8,8 @@
   FAMILY(kLlama)                   \
   FAMILY(kQwen2)                   \
   FAMILY(kQwen3)                   \
+  FAMILY(kGemma3)                  \
+  FAMILY(kPhi3)                    \
   FAMILY(kSmolLm3)
 
 namespace edgedraft {

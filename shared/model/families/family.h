@@ -34,6 +34,7 @@ struct Family {
   // Translates the keys of config.json that other families do not have. Null: there are none.
   void (*hf)(HfKeys& keys) = nullptr;
   bool hf_tied = false;  // whether a config.json that does not say ties the head to the embedding
+  bool hf_norms_plus_one = false;  // whether norms are stored without the 1 that GGUF's include
 };
 
 std::span<const Family* const> families();

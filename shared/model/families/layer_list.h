@@ -25,7 +25,6 @@ struct LayerTensor {
   std::uint32_t group = 0;  // TensorView
   // Heads whose rows a converter permutes for RopeStyle::pairs; 0: none.
   std::uint32_t heads = 0;
-  bool plus_one = false;  // Hugging Face stores weight - 1
 
   std::uint32_t all_rows() const { return stored_rows == 0 ? rows : stored_rows; }
 };

@@ -1,0 +1,67 @@
+#include "shared/model/families/family.h"
+#include "shared/model/gguf.h"
+#include "shared/model/tensor_shapes.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr const char* kLong = "rope_factors_long.weight";
+constexpr const char* kShort = "rope_factors_short.weight";
+constexpr std::string_view kPhi3Tensors[] = {kLong, kShort};
+// llama.cpp ignores the window, and so do the models' own programs beyond their short contexts.
+constexpr std::string_view kPhi3Keys[] = {"attention.sliding_window"};
+
+void plan_phi3(PlanKeys& keys, DecoderConfig& config) {
+  config.rope.long_after =
+      keys.count_or("rope.scaling.original_context_length", 0x7FFFFFFFu, config.context_length);
+}
+
+Result<void> read_phi3_factors(const GgufFile& file, DecoderConfig& config) {
+  for (const auto& [name, divisors] : {std::pair(kShort, &config.rope.frequency_divisors),
+                                       std::pair(kLong, &config.rope.long_divisors)}) {
+    if (file.find_tensor(name) == nullptr) continue;
+    auto stored = read_divisor_tensor(file, name, config.rope.rotated / 2);
+    if (!stored) return stored.error();
+    *divisors = *std::move(stored);
+  }
+  return {};
+}
+
+void phi3_layer(const LayerPlan& plan, LayerList& list) {
+  using L = LayerTensors;
+  const HeadShape& heads = plan.shape.heads;
+  const std::uint32_t dim = plan.shape.dim;
+  const std::uint32_t query_cols = heads.query_cols();
+  const std::uint32_t kv_cols = heads.kv_cols();
+  const std::uint32_t ffn_dim = plan.shape.ffn_dim;
+  const auto rows_of = [&](std::string_view name, LayerList::Part part, std::uint32_t first,
+                           std::uint32_t rows, std::uint32_t all) {
+    LayerTensor& tensor = list.matrix(name, "", part, rows, dim);
+    tensor.first_row = first;
+    tensor.stored_rows = all;
+  };
+  const std::uint32_t qkv = query_cols + 2 * kv_cols;
+  list.vector("attn_norm.weight", "", &L::attn_norm, dim);
+  rows_of("attn_qkv.weight", &L::attn_q, 0, query_cols, qkv);
+  rows_of("attn_qkv.weight", &L::attn_k, query_cols, kv_cols, qkv);
+  rows_of("attn_qkv.weight", &L::attn_v, query_cols + kv_cols, kv_cols, qkv);
+  list.matrix("attn_output.weight", "", &L::attn_output, dim, query_cols);
+  list.vector("ffn_norm.weight", "", &L::ffn_norm, dim);
+  rows_of("ffn_up.weight", &L::ffn_gate, 0, ffn_dim, 2 * ffn_dim);
+  rows_of("ffn_up.weight", &L::ffn_up, ffn_dim, ffn_dim, 2 * ffn_dim);
+  list.matrix("ffn_down.weight", "", &L::ffn_down, dim, ffn_dim);
+}
+
+}  // namespace
+
+// Phi-3 and Phi-4: queries, keys and values in one tensor, gate and up in another; heads rotate in
+// part, by other factors in long contexts.
+extern const Family kPhi3;
+const Family kPhi3 = {.architecture = "phi3",
+                      .keys = kPhi3Keys,
+                      .other_tensors = kPhi3Tensors,
+                      .plan = plan_phi3,
+                      .tensors = phi3_layer,
+                      .rope_tensors = read_phi3_factors};
+
+}  // namespace edgedraft

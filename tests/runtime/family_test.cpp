@@ -1,0 +1,201 @@
+#include <zlib.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "shared/base/text_file.h"
+#include "shared/model/decoder_tensors.h"
+#include "shared/model/gguf.h"
+#include "shared/runtime/decoder.h"
+#include "tests/runtime/op_test.h"
+#include "tests/support/fixtures.h"
+
+namespace edgedraft::testing {
+namespace {
+
+using nlohmann::json;
+
+const std::filesystem::path kFamilies = test::kFixtures.parent_path() / "families";
+
+Bytes unzipped(const std::filesystem::path& path) {
+  Bytes bytes;
+  const gzFile file = gzopen(path.c_str(), "rb");
+  if (file == nullptr) throw std::runtime_error("cannot open " + path.string());
+  std::array<std::byte, 1u << 16> part;
+  for (int count = 0; (count = gzread(file, part.data(), part.size())) > 0;) {
+    bytes.insert(bytes.end(), part.begin(), part.begin() + count);
+  }
+  gzclose(file);
+  return bytes;
+}
+
+struct Golden {
+  std::uint32_t context;
+  std::vector<std::uint32_t> ids;
+  std::vector<std::uint32_t> greedy;
+  Floats logits;
+};
+
+std::vector<Golden> goldens_of(const std::string& name) {
+  std::vector<Golden> goldens;
+  const json file = json::parse(read_text_file(kFamilies / (name + ".json"), 1u << 20).value());
+  for (const json& run : file) {
+    for (const json& prompt : run.at("prompts")) {
+      goldens.push_back({.context = run.at("context").get<std::uint32_t>(),
+                         .ids = prompt.at("ids").get<std::vector<std::uint32_t>>(),
+                         .greedy = prompt.at("greedy").get<std::vector<std::uint32_t>>(),
+                         .logits = prompt.at("logits").get<Floats>()});
+    }
+  }
+  return goldens;
+}
+
+// A model file and a decoder of it.
+class Model {
+ public:
+  Model(Backend& backend, const std::string& name, std::uint32_t context)
+      : bytes_(unzipped(kFamilies / (name + ".gguf.gz"))),
+        file_(GgufFile::parse(bytes_).value()),
+        model_(read_decoder(file_).value()),
+        decoder_(backend, model_.config, model_.tensors, context) {}
+  Decoder& decoder() { return decoder_; }
+
+ private:
+  Bytes bytes_;
+  GgufFile file_;
+  DecoderModel model_;
+  Decoder decoder_;
+};
+
+struct FamilyCase {
+  std::string model;
+  BackendFactory backend;
+};
+std::string case_name(const ::testing::TestParamInfo<FamilyCase>& info) {
+  std::string name = info.param.model + "_" + info.param.backend.name;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+std::vector<FamilyCase> cases() {
+  std::vector<FamilyCase> all;
+  for (const auto& entry : std::filesystem::directory_iterator(kFamilies)) {
+    if (entry.path().extension() != ".json") continue;
+    for (const BackendFactory& backend : all_backends()) {
+      all.push_back({entry.path().stem().string(), backend});
+    }
+  }
+  std::ranges::sort(all, {}, [](const FamilyCase& c) { return c.model + c.backend.name; });
+  return all;
+}
+
+class FamilyTest : public ::testing::TestWithParam<FamilyCase> {
+ protected:
+  void SetUp() override {
+    const BackendFactory& factory = GetParam().backend;
+    backend_ = factory.open();
+    if (!backend_) {
+      EDGEDRAFT_SKIP_WITHOUT(factory.need.empty() ? factory.name : factory.need,
+                             "no such device");
+    }
+  }
+  Model model(std::uint32_t context) { return Model(*backend_, GetParam().model, context); }
+  // Stand-ins for a GPU are slow.
+  bool is_slow() const {
+    return GetParam().backend.name == "cuda_on_host" || GetParam().backend.name == "vulkan";
+  }
+  Floats logits(Decoder& decoder, std::uint32_t row, std::uint32_t count = 1) {
+    Floats out(std::size_t{count} * decoder.config().head_rows());
+    decoder.backend().read(decoder.logits(row, count), out);
+    return out;
+  }
+
+  std::unique_ptr<Backend> backend_;
+};
+
+double distance(const Floats& a, const Floats& b) {
+  double difference = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+    size += double{b[i]} * b[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+std::uint32_t likeliest(const Floats& logits) {
+  return static_cast<std::uint32_t>(std::ranges::max_element(logits) - logits.begin());
+}
+
+TEST_P(FamilyTest, ComputesTheGoldenLogitsAndTokens) {
+  for (const Golden& golden : goldens_of(GetParam().model)) {
+    if (is_slow() && golden.ids.size() > 40) continue;
+    Model tiny = model(golden.context);
+    Decoder& decoder = tiny.decoder();
+    KvCache cache = decoder.make_cache();
+    Floats last = logits(decoder, decoder.append(cache, golden.ids) - 1);
+    EXPECT_LE(distance(last, golden.logits), 1e-3) << golden.ids.size() << " ids";
+    std::vector<std::uint32_t> greedy;
+    while (greedy.size() < golden.greedy.size()) {
+      greedy.push_back(likeliest(last));
+      decoder.append(cache, std::span(&greedy.back(), 1));
+      last = logits(decoder, 0);
+    }
+    EXPECT_EQ(greedy, golden.greedy) << golden.ids.size() << " ids";
+  }
+}
+
+// The same bits whatever a call's width, and on a path of a tree.
+TEST_P(FamilyTest, ComputesARowAloneAndAmongOthersWithTheSameBits) {
+  const Golden golden = goldens_of(GetParam().model).at(1);
+  const std::size_t count = is_slow() ? 12 : golden.ids.size();
+  const auto ids = std::span(golden.ids).first(count);
+  Model tiny = model(golden.context);
+  Decoder& decoder = tiny.decoder();
+  Floats alone;
+  KvCache one = decoder.make_cache();
+  for (const std::uint32_t& id : ids) {
+    decoder.append(one, std::span(&id, 1));
+    alone = logits(decoder, 0);
+  }
+  for (const std::size_t width : {std::size_t{3}, std::size_t{16}, count}) {
+    KvCache cache = decoder.make_cache();
+    std::uint32_t rows = 0;
+    for (std::size_t at = 0; at < count; at += width) {
+      rows = decoder.append(cache, ids.subspan(at, std::min(width, count - at)));
+    }
+    EXPECT_EQ(logits(decoder, rows - 1), alone) << "width " << width;
+  }
+  // Rows 0, 2 and 5 of a tree are the last three ids; between them lie other branches.
+  KvCache cache = decoder.make_cache();
+  decoder.append(cache, ids.first(count - 3));
+  const std::uint32_t length = cache.length();
+  std::vector<std::uint32_t> tokens{ids[count - 3], 7, ids[count - 2], 9, 11, ids[count - 1]};
+  std::vector<std::uint32_t> positions{length,     length + 1, length + 1,
+                                       length + 2, length + 2, length + 2};
+  std::vector<AncestorMask> masks(6);
+  for (const auto& [row, ancestors] :
+       {std::pair(0u, std::vector{0u}), std::pair(1u, std::vector{0u, 1u}),
+        std::pair(2u, std::vector{0u, 2u}), std::pair(3u, std::vector{0u, 1u, 3u}),
+        std::pair(4u, std::vector{0u, 2u, 4u}), std::pair(5u, std::vector{0u, 2u, 5u})}) {
+    for (const std::uint32_t ancestor : ancestors) masks[row].set(ancestor);
+  }
+  decoder.forward(cache, tokens,
+                  {.positions = positions, .prefix = length, .first_slot = length, .masks = masks});
+  EXPECT_EQ(logits(decoder, 5), alone) << "a tree";
+  // Kept, the path is a plain sequence: what follows has the same bits, too.
+  cache.keep(std::vector{length, length + 2, length + 5});
+  EXPECT_EQ(cache.length(), count);
+  const std::uint32_t next = 5;
+  decoder.append(cache, std::span(&next, 1));
+  const Floats after = logits(decoder, 0);
+  decoder.append(one, std::span(&next, 1));
+  EXPECT_EQ(after, logits(decoder, 0)) << "after a tree";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FamilyTest, ::testing::ValuesIn(cases()), case_name);
+
+}  // namespace
+}  // namespace edgedraft::testing
