@@ -37,7 +37,8 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
       planner_({.pass_rows_max = options.pass_rows_max, .prompt_rows = options.prompt_rows}),
       trees_({.speculation = options.speculation,
               .economy = options.economy,
-              .rows_max = options.pass_rows_max - options.prompt_rows,
+              .rows_max = std::min(options.pass_rows_max - options.prompt_rows,
+                                   parts.decoder.tree_rows_max()),
               .runs = turns_.runs,
               .costs = costs_,
               .sessions = sessions_,
@@ -56,7 +57,10 @@ PassLoop::StartReport PassLoop::measure_costs(Duration time_max) {
   const Instant started = now_();
   StartReport report{
       .passes = measure_start_costs(
-          decoder_, cache, {.time_max = time_max, .rows_max = options_.pass_rows_max, .now = now_}),
+          decoder_, cache,
+          {.time_max = time_max,
+           .rows_max = std::min(options_.pass_rows_max, decoder_.tree_rows_max()),
+           .now = now_}),
       .took = now_() - started};
   for (StartSample& pass : report.passes) {
     if (options_.pace) pass.time = std::max(pass.time, options_.pace(pass.rows));

@@ -100,6 +100,8 @@ SessionStore::SessionStore(SessionParts parts, const Limits& limits, std::functi
       pool_(make_pool(parts_, limits)),
       index_(*pool_),
       grammars_(now_) {
+  // Pages alone do not continue a sequence whose layers keep states.
+  if (parts_.decoder.is_recurrent()) limits_.reuses_beginnings = false;
   // Otherwise a prompt or a draft might wait forever.
   EDGEDRAFT_CHECK(pool_->size().page_count >= session_pages(parts_));
 }
@@ -113,7 +115,8 @@ Result<void> SessionStore::check(const SessionParts& parts, const Limits& limits
 }
 
 std::uint64_t SessionStore::session_bytes(const SessionParts& parts) {
-  return pool_size(parts, session_pages(parts)).bytes();
+  return pool_size(parts, session_pages(parts)).bytes() +
+         RecurrentStates::bytes(parts.decoder.config(), kRecurrentRowsMax);
 }
 
 Session* SessionStore::find(std::uint64_t connection_id) {
@@ -129,8 +132,14 @@ Result<Session*> SessionStore::find_or_make(std::uint64_t connection_id,
                                             const std::string& identity) {
   if (Session* session = find(connection_id)) return session;
   if (auto room = make_room(identity); !room) return room.error();
-  TargetSession target(parts_.decoder, parts_.decoder.make_cache(*pool_), parts_.context_count,
-                       parts_.is_end);
+  std::optional<KvCache> cache;
+  try {
+    cache.emplace(parts_.decoder.make_cache(*pool_));
+  } catch (const DeviceError& e) {  // for the states of recurrent layers
+    return Error{Errc::refused, "no memory for another session (" + std::string(e.what()) +
+                                    "): try again later"};
+  }
+  TargetSession target(parts_.decoder, *std::move(cache), parts_.context_count, parts_.is_end);
   wire::SessionId id = wanted;
   if (sessions_.contains(wanted)) {
     try {

@@ -78,6 +78,7 @@ Result<void> TargetSession::begin(const DraftTree& tree, Probes probes) {
   if (cache_.length() + 1 != tokens_.size()) {
     return protocol_error("a draft came after a prompt that was cancelled");
   }
+  if (decoder_.is_recurrent()) probes = {};  // some of their rows would come before the root's
   if (!in_vocabulary(tree) || !in_vocabulary(probes.rows)) {
     return protocol_error("a drafted token is outside the model's vocabulary");
   }
@@ -150,16 +151,20 @@ SequenceRows TargetSession::begin_pass(std::uint32_t rows_max, std::uint32_t sea
   const std::uint32_t first = cache_.length();
   searched_max_ = searched_max;
   if (const auto* prefill = std::get_if<RunningPrefill>(&request_)) {
-    const std::uint32_t count = std::min({rows_max, rows_wanted(searched_max), kMaskRowsMax});
+    // Rows from the last given token on may be dropped again.
+    const std::uint32_t given = given_rows(*prefill);
+    const std::uint32_t count = std::min({rows_max, rows_wanted(searched_max), kMaskRowsMax,
+                                          given + decoder_.tree_rows_max()});
     positions_.resize(count);
     std::iota(positions_.begin(), positions_.end(), first);
-    first_deciding_ = std::min(given_rows(*prefill), count);
+    first_deciding_ = std::min(given, count);
     return {.cache = &cache_,
             .tokens = std::span(tokens_).subspan(first, count),
             .batch = {.positions = positions_,
                       .prefix = first,
                       .first_slot = first,
-                      .masks = decoder_.causal_masks().first(count)}};
+                      .masks = decoder_.causal_masks().first(count),
+                      .settled = decoder_.is_recurrent() ? first_deciding_ : 0}};
   }
   EDGEDRAFT_SESSION_CHECK(pending_rows() <= rows_max);
   return rows_of(std::get<RunningDraft>(request_));

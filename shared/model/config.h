@@ -66,6 +66,15 @@ enum class Mixer : std::uint8_t {
   convolution,  // a gated short convolution
 };
 
+// Limits of recurrent layers, which kernels rely on: taps of a convolution, size of a delta net's
+// heads.
+inline constexpr std::uint32_t kTapsMax = 8;
+inline constexpr std::uint32_t kDeltaDimMax = 256;
+
+// Experts per layer, and per row of it. Kernels hold a row's choice in registers or on the stack.
+inline constexpr std::uint32_t kExpertsMax = 1024;
+inline constexpr std::uint32_t kExpertsUsedMax = 32;
+
 // Sizes of a gated delta net.
 struct DeltaShape {
   std::uint32_t key_heads = 0;

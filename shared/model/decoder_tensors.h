@@ -23,6 +23,7 @@ struct TensorView {
   // Rows that are not consecutive: groups of `group` rows, each followed by as many rows of another
   // tensor; 0: consecutive.
   std::uint32_t group = 0;
+  std::uint32_t experts = 1;  // matrices of equal shape, one after the other in `rows`
 
   bool present() const { return !bytes.empty(); }
 };
@@ -61,6 +62,18 @@ struct LayerParts {
   T ffn_up;          // [ffn_dim, dim]
   T ffn_down;        // [dim, ffn_dim]
   T post_ffn_norm;   // [1, dim], of what the feed-forward adds
+  T router;             // [experts, dim]
+  T router_bias;        // [1, experts]
+  T experts_gate;       // experts x [expert ffn_dim, dim]
+  T experts_up;         // experts x [expert ffn_dim, dim]
+  T experts_down;       // experts x [dim, expert ffn_dim]
+  T experts_gate_bias;  // [experts, expert ffn_dim]
+  T experts_up_bias;    // [experts, expert ffn_dim]
+  T experts_down_bias;  // [experts, dim]
+  T shared_gate;        // [shared ffn_dim, dim], of the expert that every row uses
+  T shared_up;          // [shared ffn_dim, dim]
+  T shared_down;        // [dim, shared ffn_dim]
+  T share;              // [1, dim]; the sigmoid of its product weighs the shared expert
 };
 
 // vector: read as float32 where it is; matrix: multiplied.
@@ -84,6 +97,10 @@ void for_each_part(From& from, To& to, const Visit& visit) {
   visit(from.conv_taps, to.conv_taps, PartKind::vector);
   visit(from.ffn_norm, to.ffn_norm, PartKind::vector);
   visit(from.post_ffn_norm, to.post_ffn_norm, PartKind::vector);
+  visit(from.router_bias, to.router_bias, PartKind::vector);
+  visit(from.experts_gate_bias, to.experts_gate_bias, PartKind::vector);
+  visit(from.experts_up_bias, to.experts_up_bias, PartKind::vector);
+  visit(from.experts_down_bias, to.experts_down_bias, PartKind::vector);
   visit(from.attn_q, to.attn_q, PartKind::matrix);
   visit(from.attn_k, to.attn_k, PartKind::matrix);
   visit(from.attn_v, to.attn_v, PartKind::matrix);
@@ -99,6 +116,14 @@ void for_each_part(From& from, To& to, const Visit& visit) {
   visit(from.ffn_gate, to.ffn_gate, PartKind::matrix);
   visit(from.ffn_up, to.ffn_up, PartKind::matrix);
   visit(from.ffn_down, to.ffn_down, PartKind::matrix);
+  visit(from.router, to.router, PartKind::matrix);
+  visit(from.experts_gate, to.experts_gate, PartKind::matrix);
+  visit(from.experts_up, to.experts_up, PartKind::matrix);
+  visit(from.experts_down, to.experts_down, PartKind::matrix);
+  visit(from.shared_gate, to.shared_gate, PartKind::matrix);
+  visit(from.shared_up, to.shared_up, PartKind::matrix);
+  visit(from.shared_down, to.shared_down, PartKind::matrix);
+  visit(from.share, to.share, PartKind::matrix);
 }
 
 using LayerTensors = LayerParts<TensorView>;

@@ -57,14 +57,14 @@ Result<void> read_rope_freqs(const GgufFile& file, RopeConfig& rope) {
 }
 
 void TensorReader::matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols,
-                          TensorView& out) {
+                          TensorView& out, std::size_t dims_max) {
   if (error_) return;
   const GgufTensor* tensor = file_.find_tensor(prefix_ + name);
   if (tensor == nullptr) {
     error_ = missing_tensor(prefix_ + name);
     return;
   }
-  if (tensor->dims.size() > 2 || tensor->rows() != rows || tensor->cols() != cols) {
+  if (tensor->dims.size() > dims_max || tensor->rows() != rows || tensor->cols() != cols) {
     error_ = wrong_shape(*tensor, rows, cols);
     return;
   }
@@ -72,7 +72,12 @@ void TensorReader::matrix(const std::string& name, std::uint32_t rows, std::uint
 }
 
 void TensorReader::vector(const std::string& name, std::uint32_t cols, TensorView& out) {
-  matrix(name, 1, cols, out);
+  vectors(name, 1, cols, out);
+}
+
+void TensorReader::vectors(const std::string& name, std::uint32_t rows, std::uint32_t cols,
+                           TensorView& out) {
+  matrix(name, rows, cols, out);
   if (!error_ && traits(out.type).block_count != 1) {
     error_ = Error{Errc::unsupported, "tensor " + prefix_ + name + " is stored as " +
                                           std::string(traits(out.type).name) +
@@ -87,11 +92,11 @@ void TensorReader::part(const LayerTensor& tensor, TensorView& out) {
     return;
   }
   if (tensor.kind == LayerTensor::Kind::vector) {
-    vector(name, tensor.cols, out);
+    vectors(name, tensor.rows, tensor.cols, out);
     return;
   }
   TensorView all;
-  matrix(name, tensor.all_rows(), tensor.cols, all);
+  matrix(name, tensor.all_rows(), tensor.cols, all, tensor.experts == 1 ? 2 : 3);
   if (error_) return;
   const std::uint64_t row = all.bytes.size() / all.rows;
   // Groups of rows reach from the first one to the end.
@@ -101,7 +106,8 @@ void TensorReader::part(const LayerTensor& tensor, TensorView& out) {
          .rows = tensor.rows,
          .cols = tensor.cols,
          .bytes = all.bytes.subspan(tensor.first_row * row, reach * row),
-         .group = tensor.group};
+         .group = tensor.group,
+         .experts = tensor.experts};
 }
 
 void TensorReader::optional_vector(const std::string& name, std::uint32_t cols, TensorView& out) {

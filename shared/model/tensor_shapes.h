@@ -46,9 +46,11 @@ class TensorReader {
   TensorReader(const GgufFile& file, std::string prefix)
       : file_(file), prefix_(std::move(prefix)) {}
 
-  void matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols, TensorView& out);
+  void matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols, TensorView& out,
+              std::size_t dims_max = 2);
   // A vector of f32, f16 or bf16.
   void vector(const std::string& name, std::uint32_t cols, TensorView& out);
+  void vectors(const std::string& name, std::uint32_t rows, std::uint32_t cols, TensorView& out);
   // A part of a layer, by its name there.
   void part(const LayerTensor& tensor, TensorView& out);
   void optional_vector(const std::string& name, std::uint32_t cols, TensorView& out);

@@ -28,10 +28,6 @@ namespace edgedraft {
 // Rows per call with a tree mask: a root and 255 nodes, or one chunk of a prompt.
 inline constexpr std::uint32_t kMaskRowsMax = 256;
 
-// Experts per layer, and per row of it. Kernels hold a row's choice in registers or on the stack.
-inline constexpr std::uint32_t kExpertsMax = 1024;
-inline constexpr std::uint32_t kExpertsUsedMax = 32;
-
 // The environment failed: device lost, out of device memory.
 class DeviceError : public std::runtime_error {
  public:
@@ -150,6 +146,13 @@ struct AncestorMask {
 
   void set(std::uint32_t j) { bits[j / 64] |= std::uint64_t{1} << (j % 64); }
   bool test(std::uint32_t j) const { return (bits[j / 64] >> (j % 64)) & 1; }
+  // The last visible row before j; 0xFFFFFFFF without one.
+  std::uint32_t last_before(std::uint32_t j) const {
+    while (j-- > 0) {
+      if (test(j)) return j;
+    }
+    return 0xFFFFFFFF;
+  }
 };
 
 // y[r] = table[tokens[r]], decoded to float32.

@@ -24,7 +24,7 @@ Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTen
       planes_(planes_of(config, std::move(states))),
       store_(backend),
       embedding_(store_.add(tensors.token_embd)),
-      output_norm_(store_.add(tensors.output_norm)),
+      output_norm_(store_.add_vector(tensors.output_norm)),
       head_(store_.add_matrix(tensors.output.value_or(tensors.token_embd))),
       scratch_(backend, config_, kMaskRowsMax),
       x_(backend, kMaskRowsMax, config.layer.dim),
@@ -59,11 +59,15 @@ Layer Decoder::make_layer(const LayerPlan& plan, const LayerTensors& tensors) {
 }
 
 KvCache Decoder::make_cache(DType type) const {
-  return KvCache(backend_, {.layers = config_.attention_count(),
+  KvCache cache(backend_, {.layers = config_.attention_count(),
                             .kv_cols = config_.layer.heads.kv_cols(),
                             .capacity = slots_max(),
                             .type = type,
                             .planes = planes_});
+  if (is_recurrent()) {
+    cache.set_states(std::make_unique<RecurrentStates>(backend_, config_, kMaskRowsMax));
+  }
+  return cache;
 }
 
 KvPool::Size Decoder::pool_size(std::uint32_t page_count, DType type,
@@ -80,7 +84,11 @@ KvCache Decoder::make_cache(KvPool& pool) const {
   EDGEDRAFT_CHECK(pool.size().layers == config_.attention_count() &&
                   pool.size().kv_cols == config_.layer.heads.kv_cols() &&
                   pool.size().planes == planes_);
-  return KvCache(pool, slots_max());
+  KvCache cache(pool, slots_max());
+  if (is_recurrent()) {
+    cache.set_states(std::make_unique<RecurrentStates>(backend_, config_, kRecurrentRowsMax));
+  }
+  return cache;
 }
 
 void Decoder::forward(KvCache& cache, std::span<const std::uint32_t> tokens,
@@ -102,18 +110,60 @@ void Decoder::forward(std::span<const SequenceRows> sequences) {
   if (config_.embedding_scale != 1.0f) {
     backend_.scale({.x = x, .factor = config_.embedding_scale});
   }
+  begin_states(sequences);
+  std::uint32_t cached = 0;  // layers with keys and values before this one
   for (std::uint32_t i = 0; i < layers_.size(); ++i) {
     store_state(i, x, sequences);
-    batches_.clear();
-    for (const SequenceRows& rows : sequences) {
-      batches_.push_back(
-          {.batch = rows.batch, .keys = rows.cache->keys()[i], .values = rows.cache->values()[i]});
-    }
-    self_attention(backend_, layers_[i], scratch_, x, batches_);
+    mix(i, x, sequences, cached);
     feed_forward(backend_, layers_[i], scratch_, x);
+    if (layers_[i].plan.mixer == Mixer::attention) ++cached;
+  }
+  for (const SequenceRows& rows : sequences) {
+    if (rows.cache->recurrent() != nullptr) rows.cache->recurrent()->end();
   }
   store_state(config_.layer_count, x, sequences);
   store_state(config_.layer_count + 1, x, sequences);
+}
+
+void Decoder::begin_states(std::span<const SequenceRows> sequences) {
+  if (!is_recurrent()) return;
+  for (const SequenceRows& rows : sequences) {
+    const RowBatch& batch = rows.batch;
+    parents_.clear();
+    for (std::uint32_t r = 0; r < batch.count(); ++r) {
+      const std::uint32_t own = batch.first_slot + r - batch.prefix;
+      const std::uint32_t parent =
+          batch.masks.empty() ? kNoParent : batch.masks[r].last_before(own);
+      parents_.push_back(parent == kNoParent ? kNoParent : batch.prefix + parent);
+    }
+    rows.cache->recurrent()->begin(rows.cache->length(), batch.first_slot, batch.settled, parents_);
+  }
+}
+
+void Decoder::mix(std::uint32_t i, const Matrix& x, std::span<const SequenceRows> sequences,
+                  std::uint32_t cached) {
+  const Layer& layer = layers_[i];
+  if (layer.plan.mixer == Mixer::attention) {
+    batches_.clear();
+    for (const SequenceRows& rows : sequences) {
+      batches_.push_back({.batch = rows.batch,
+                          .keys = rows.cache->keys()[cached],
+                          .values = rows.cache->values()[cached]});
+    }
+    self_attention(backend_, layer, scratch_, x, batches_);
+    return;
+  }
+  convolution_rows_.clear();
+  delta_rows_.clear();
+  for (const SequenceRows& rows : sequences) {
+    convolution_rows_.push_back(rows.cache->recurrent()->convolution(i));
+    delta_rows_.push_back(rows.cache->recurrent()->delta(i));
+  }
+  if (layer.plan.mixer == Mixer::convolution) {
+    short_convolution(backend_, layer, scratch_, x, convolution_rows_);
+  } else {
+    delta_net(backend_, layer, scratch_, x, convolution_rows_, delta_rows_);
+  }
 }
 
 void Decoder::store_state(std::uint32_t state, const Matrix& x,
@@ -152,7 +202,8 @@ std::uint32_t Decoder::append(KvCache& cache, std::span<const std::uint32_t> tok
             {.positions = positions,
              .prefix = cache.length(),
              .first_slot = cache.length(),
-             .masks = std::span(causal_masks_).first(count)});
+             .masks = std::span(causal_masks_).first(count),
+             .settled = is_recurrent() ? count - 1 : 0});
     cache.set_length(cache.length() + count);
   }
   return count;

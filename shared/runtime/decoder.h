@@ -14,6 +14,10 @@
 
 namespace edgedraft {
 
+// Rows that a sequence of a server keeps per layer to rebuild the states of drafted positions: as
+// much memory as one to two states.
+inline constexpr std::uint32_t kRecurrentRowsMax = 64;
+
 // Rows of one sequence for a decoder; RowBatch gives their slots.
 struct SequenceRows {
   KvCache* cache;
@@ -38,6 +42,11 @@ class Decoder {
 
   // Slots per sequence: its positions and a tree after them.
   std::uint32_t slots_max() const { return positions_max_ + kMaskRowsMax; }
+  // True if layers keep states, so that a sequence can only go back to its start or to a position
+  // that the states do not yet cover, and shares no pages.
+  bool is_recurrent() const { return config_.attention_count() < config_.layer_count; }
+  // Unsettled rows per sequence and pass that a cache from a pool has room for.
+  std::uint32_t tree_rows_max() const { return is_recurrent() ? kRecurrentRowsMax : kMaskRowsMax; }
   // A cache of slots_max() slots for one sequence: with its own memory, or from a pool made for
   // this decoder, initially without memory.
   KvCache make_cache(DType type = DType::f32) const;
@@ -69,6 +78,10 @@ class Decoder {
 
  private:
   void store_state(std::uint32_t state, const Matrix& x, std::span<const SequenceRows> sequences);
+  void begin_states(std::span<const SequenceRows> sequences);
+  // The mixer of layer i, before which `cached` layers have keys and values.
+  void mix(std::uint32_t i, const Matrix& x, std::span<const SequenceRows> sequences,
+           std::uint32_t cached);
   void norm(const Matrix& x, const Matrix& y);
   Layer make_layer(const LayerPlan& plan, const LayerTensors& tensors);
 
@@ -90,6 +103,9 @@ class Decoder {
   // Inputs of the running call.
   std::vector<std::uint32_t> tokens_;
   std::vector<SequenceBatch> batches_;
+  std::vector<std::uint32_t> parents_;
+  std::vector<RecurrentRows> convolution_rows_;
+  std::vector<RecurrentRows> delta_rows_;
 };
 
 }  // namespace edgedraft

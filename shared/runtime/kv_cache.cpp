@@ -1,6 +1,8 @@
 #include "shared/runtime/kv_cache.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "shared/base/check.h"
 
@@ -54,7 +56,28 @@ std::uint32_t KvCache::slots() const {
   return static_cast<std::uint32_t>(pages_.size()) * pool_->size().page_slots;
 }
 
+void KvCache::set_states(std::unique_ptr<RecurrentStates> recurrent) {
+  EDGEDRAFT_CHECK(length_ == 0);
+  recurrent_ = std::move(recurrent);
+}
+
 void KvCache::set_length(std::uint32_t length) {
+  if (recurrent_ != nullptr) {
+    if (length < recurrent_->settled()) {
+      recurrent_->reset();
+      length = 0;
+    } else if (length > length_) {
+      std::vector<std::uint32_t> slots(length - length_);
+      std::iota(slots.begin(), slots.end(), length_);
+      recurrent_->keep(slots);
+    } else {
+      recurrent_->shorten(length);
+    }
+  }
+  resize(length);
+}
+
+void KvCache::resize(std::uint32_t length) {
   EDGEDRAFT_CHECK(length <= slots());
   const bool shorter = length < length_;
   const bool keeps_all = can_keep(length);
@@ -65,6 +88,7 @@ void KvCache::set_length(std::uint32_t length) {
 }
 
 bool KvCache::can_keep(std::uint32_t length) const {
+  if (recurrent_ != nullptr && length < recurrent_->settled()) return false;
   if (pool_ == nullptr || length >= length_) return length <= slots();
   const std::uint32_t page_slots = pool_->size().page_slots;
   return length % page_slots == 0 || pool_->holders(pages_[length / page_slots]) == 1;
@@ -81,7 +105,8 @@ void KvCache::keep(std::span<const std::uint32_t> slots) {
           {.cache = view, .first = length_ + in_place, .slots = slots.subspan(in_place)});
     });
   }
-  set_length(length_ + count);
+  if (recurrent_ != nullptr) recurrent_->keep(slots);
+  resize(length_ + count);
 }
 
 bool KvCache::reserve(std::uint32_t slots) {
@@ -99,6 +124,7 @@ void KvCache::trim() {
 }
 
 void KvCache::adopt(std::span<const std::uint32_t> pages) {
+  EDGEDRAFT_CHECK(recurrent_ == nullptr);
   for (const std::uint32_t page : pages) pool_->share(page);
   give_back_from(0);
   pages_.assign(pages.begin(), pages.end());

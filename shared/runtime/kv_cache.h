@@ -7,6 +7,7 @@
 
 #include "shared/runtime/backend.h"
 #include "shared/runtime/kv_pool.h"
+#include "shared/runtime/recurrent_states.h"
 
 namespace edgedraft {
 
@@ -53,9 +54,14 @@ class KvCache {
   const StatePlanes& planes() const { return planes_; }
   const CacheView& states(std::uint32_t state) const;
 
+  // Gives the sequence states of recurrent layers, before its first row.
+  void set_states(std::unique_ptr<RecurrentStates> recurrent);
+  // Null without such layers.
+  RecurrentStates* recurrent() const { return recurrent_.get(); }
+
   // Marks slots 0..length-1 as valid. If that cuts a shared page, the whole page is released.
-  // length() is then the page's first slot, and valid slots after it must be recomputed. Requires
-  // length <= slots().
+  // length() is then the page's first slot, and valid slots after it must be recomputed. Recurrent
+  // states before the settled positions are lost: length() is then 0. Requires length <= slots().
   void set_length(std::uint32_t length);
   // True if set_length() would keep exactly `length`.
   bool can_keep(std::uint32_t length) const;
@@ -75,6 +81,7 @@ class KvCache {
   void adopt(std::span<const std::uint32_t> pages);
 
  private:
+  void resize(std::uint32_t length);
   void give_back_from(std::uint32_t page);
   void update_views();
   template <class Change>
@@ -89,6 +96,7 @@ class KvCache {
   std::vector<CacheView> values_;
   StatePlanes planes_;
   std::vector<CacheView> states_;  // one per plane
+  std::unique_ptr<RecurrentStates> recurrent_;
   std::uint32_t length_ = 0;
 };
 

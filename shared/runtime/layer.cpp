@@ -57,6 +57,8 @@ struct LayerScratch::Cols {
   std::uint32_t attended = 0;
   std::uint32_t mixer_gate = 1;
   std::uint32_t ffn = 1;
+  std::uint32_t experts = 1;
+  std::uint32_t used = 1;
 
   void add(const LayerPlan& plan) {
     const HeadShape& heads = plan.shape.heads;
@@ -66,6 +68,21 @@ struct LayerScratch::Cols {
     kv = std::max(kv, heads.kv_cols());
     attended = std::max(attended, heads.query_cols());
     if (plan.output_gate) mixer_gate = std::max(mixer_gate, heads.query_cols());
+    if (plan.mixer == Mixer::delta_rule) {
+      q = std::max(q, plan.delta.mixed_cols());
+      attended = std::max(attended, plan.delta.mixed_cols());
+      kv = std::max(kv, plan.delta.value_heads);
+      mixer_gate = std::max(mixer_gate, plan.delta.value_cols());
+    }
+    if (plan.mixer == Mixer::convolution) {
+      q = std::max(q, 3 * plan.shape.dim);
+      attended = std::max(attended, plan.shape.dim);
+      mixer_gate = std::max(mixer_gate, plan.shape.dim);
+    }
+    const ExpertShape& e = plan.experts;
+    ffn = std::max({ffn, e.used * e.ffn_dim, e.shared_ffn_dim});
+    experts = std::max(experts, e.count);
+    used = std::max(used, e.used);
   }
   static Cols of(const LayerPlan& plan) {
     Cols cols;
@@ -93,7 +110,11 @@ LayerScratch::LayerScratch(Backend& backend, const Cols& cols, std::uint32_t row
       attended(backend, rows_max, cols.attended),
       mixer_gate(backend, cols.mixer_gate == 1 ? 1 : rows_max, cols.mixer_gate),
       gate(backend, rows_max, cols.ffn),
-      up(backend, rows_max, cols.ffn) {}
+      up(backend, rows_max, cols.ffn),
+      routed(backend, rows_max, cols.experts),
+      experts(backend, rows_max, cols.used),
+      shares(backend, rows_max, cols.used),
+      mixed(backend, cols.experts == 1 ? 1 : rows_max, cols.used * cols.dim) {}
 
 std::vector<AncestorMask> causal_masks(std::uint32_t count) {
   EDGEDRAFT_CHECK(count <= kMaskRowsMax);
@@ -186,23 +207,153 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
   add_normed(backend, layer, w.post_attn_norm, mixed, x);
 }
 
-void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x) {
+void delta_net(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+               std::span<const RecurrentRows> convolution, std::span<const RecurrentRows> delta) {
   const LayerWeights& w = layer.weights;
   const LayerPlan& plan = layer.plan;
-  const Matrix normed = scratch.normed.rows(x.rows, plan.shape.dim);
-  const Matrix gate = scratch.gate.rows(x.rows, plan.shape.ffn_dim);
-  const Matrix up = scratch.up.rows(x.rows, plan.shape.ffn_dim);
-  normed_products(backend, layer, w.ffn_norm, x, normed,
-                  std::array{MatmulOp{.x = normed, .weight = w.ffn_gate, .bias = {}, .y = gate},
-                             MatmulOp{.x = normed, .weight = w.ffn_up, .bias = {}, .y = up}});
-  const Matrix mixed = sum_of(scratch, w.post_ffn_norm, x);
-  backend.gate_matmul({.gate = gate, .up = up, .y = gate, .activation = plan.activation},
-                      {.x = gate,
-                       .weight = w.ffn_down,
-                       .bias = {},
-                       .y = mixed,
-                       .into = into_of(w.post_ffn_norm)});
-  add_normed(backend, layer, w.post_ffn_norm, mixed, x);
+  const DeltaShape& shape = plan.delta;
+  const Matrix input = scratch.normed.rows(x.rows, plan.shape.dim);
+  const Matrix qkv = scratch.q.rows(x.rows, shape.mixed_cols());
+  const Matrix convolved = scratch.attended.rows(x.rows, shape.mixed_cols());
+  const Matrix gate = scratch.mixer_gate.rows(x.rows, shape.value_cols());
+  const Matrix alpha = scratch.k.rows(x.rows, shape.value_heads);
+  const Matrix beta = scratch.v.rows(x.rows, shape.value_heads);
+  normed_products(backend, layer, w.attn_norm, x, input,
+                  std::array{MatmulOp{.x = input, .weight = w.delta_qkv, .bias = {}, .y = qkv},
+                             MatmulOp{.x = input, .weight = w.delta_gate, .bias = {}, .y = gate},
+                             MatmulOp{.x = input, .weight = w.delta_alpha, .bias = {}, .y = alpha},
+                             MatmulOp{.x = input, .weight = w.delta_beta, .bias = {}, .y = beta}});
+  backend.convolve({.x = qkv,
+                    .weight = w.conv_taps,
+                    .activation = Activation::silu,
+                    .y = convolved,
+                    .sequences = convolution});
+  const Matrix read = scratch.q.rows(x.rows, shape.value_cols());
+  backend.delta_rule({.qkv = convolved,
+                      .alpha = alpha,
+                      .beta = beta,
+                      .decay = w.delta_decay,
+                      .time_bias = w.delta_time,
+                      .key_heads = shape.key_heads,
+                      .value_heads = shape.value_heads,
+                      .dim = shape.dim,
+                      .epsilon = plan.shape.rms_epsilon,
+                      .y = read,
+                      .sequences = delta});
+  norm_heads(backend, layer, w.delta_norm, read);
+  backend.gate_matmul(
+      {.gate = gate, .up = read, .y = read, .activation = Activation::silu},
+      {.x = read, .weight = w.delta_output, .bias = {}, .y = x, .into = Into::accumulate});
+}
+
+void short_convolution(Backend& backend, const Layer& layer, LayerScratch& scratch,
+                       const Matrix& x, std::span<const RecurrentRows> rows) {
+  const LayerWeights& w = layer.weights;
+  const std::uint32_t dim = layer.plan.shape.dim;
+  const Matrix input = scratch.normed.rows(x.rows, dim);
+  const Matrix all = scratch.q.rows(x.rows, 3 * dim);
+  const auto third = [&](std::uint32_t i) { return all.column_range(i * dim, dim); };
+  const Matrix gated = scratch.attended.rows(x.rows, dim);
+  const Matrix convolved = scratch.mixer_gate.rows(x.rows, dim);
+  normed_products(backend, layer, w.attn_norm, x, input,
+                  std::array{MatmulOp{.x = input, .weight = w.conv_input, .bias = {}, .y = all}});
+  backend.gate(
+      {.gate = third(0), .up = third(2), .y = gated, .activation = Activation::identity});
+  backend.convolve({.x = gated,
+                    .weight = w.conv_taps,
+                    .activation = Activation::identity,
+                    .y = convolved,
+                    .sequences = rows});
+  backend.gate_matmul(
+      {.gate = third(1), .up = convolved, .y = convolved, .activation = Activation::identity},
+      {.x = convolved, .weight = w.conv_output, .bias = {}, .y = x, .into = Into::accumulate});
+}
+
+namespace {
+
+// The feed-forward of matrices that every row uses.
+struct Dense {
+  Weight gate;
+  Weight up;
+  Weight down;
+  Weight share;  // [1, dim]: the sigmoid of its product weighs the result; absent: 1
+};
+
+void add_dense(Backend& backend, const Layer& layer, LayerScratch& scratch, const Dense& w,
+               const Weight& norm, const Matrix& x, const Matrix& normed, const Matrix& y,
+               Into into) {
+  const Matrix gate = scratch.gate.rows(x.rows, w.gate.rows);
+  const Matrix up = scratch.up.rows(x.rows, w.gate.rows);
+  const Matrix share = scratch.shares.rows(x.rows, 1);
+  std::array products{MatmulOp{.x = normed, .weight = w.gate, .bias = {}, .y = gate},
+                      MatmulOp{.x = normed, .weight = w.up, .bias = {}, .y = up},
+                      MatmulOp{.x = normed, .weight = w.share, .bias = {}, .y = share}};
+  normed_products(backend, layer, norm, x, normed, std::span(products).first(w.share ? 3 : 2));
+  const GateOp gated{.gate = gate, .up = up, .y = gate, .activation = layer.plan.activation};
+  const MatmulOp down{.x = gate, .weight = w.down, .bias = {}, .y = y, .into = into};
+  if (!w.share) {
+    backend.gate_matmul(gated, down);
+    return;
+  }
+  backend.gate(gated);
+  backend.gate_matmul({.gate = share, .up = gate, .y = gate, .activation = Activation::sigmoid},
+                      down);
+}
+
+void add_experts(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x) {
+  const LayerWeights& w = layer.weights;
+  const ExpertShape& shape = layer.plan.experts;
+  const std::uint32_t pairs = x.rows * shape.used;
+  const Matrix normed = scratch.normed.rows(x.rows, x.cols);
+  const Matrix logits = scratch.routed.rows(x.rows, shape.count);
+  const Matrix experts = scratch.experts.rows(x.rows, shape.used);
+  const Matrix shares = scratch.shares.rows(x.rows, shape.used);
+  const Matrix gate = scratch.gate.rows(pairs, shape.ffn_dim);
+  const Matrix up = scratch.up.rows(pairs, shape.ffn_dim);
+  const Matrix mixed = scratch.mixed.rows(pairs, x.cols);
+  backend.rms_norm({.x = x,
+                    .weight = w.ffn_norm,
+                    .y = normed,
+                    .epsilon = layer.plan.shape.rms_epsilon});
+  backend.matmul({.x = normed, .weight = w.router, .bias = w.router_bias, .y = logits});
+  backend.route({.logits = logits, .used = shape.used, .experts = experts, .weights = shares});
+  backend.expert_matmul({.x = normed,
+                         .weight = w.experts_gate,
+                         .bias = w.experts_gate_bias,
+                         .experts = experts,
+                         .y = gate});
+  backend.expert_matmul({.x = normed,
+                         .weight = w.experts_up,
+                         .bias = w.experts_up_bias,
+                         .experts = experts,
+                         .y = up});
+  backend.gate({.gate = gate, .up = up, .y = gate, .activation = layer.plan.activation});
+  backend.expert_matmul({.x = gate,
+                         .weight = w.experts_down,
+                         .bias = w.experts_down_bias,
+                         .experts = experts,
+                         .y = mixed});
+  backend.mix({.x = mixed, .weights = shares, .y = x});
+  if (!w.shared_down) return;
+  add_dense(backend, layer, scratch,
+            {.gate = w.shared_gate, .up = w.shared_up, .down = w.shared_down, .share = w.share},
+            {}, normed, normed, x, Into::accumulate);
+}
+
+}  // namespace
+
+void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x) {
+  const LayerWeights& w = layer.weights;
+  if (layer.plan.experts.count > 0) {
+    add_experts(backend, layer, scratch, x);
+    return;
+  }
+  const Matrix normed = scratch.normed.rows(x.rows, x.cols);
+  const Matrix y = sum_of(scratch, w.post_ffn_norm, x);
+  add_dense(backend, layer, scratch,
+            {.gate = w.ffn_gate, .up = w.ffn_up, .down = w.ffn_down, .share = {}}, w.ffn_norm, x,
+            normed, y, into_of(w.post_ffn_norm));
+  add_normed(backend, layer, w.post_ffn_norm, y, x);
 }
 
 OwnedMatrix make_rope_table(Backend& backend, const RopeConfig& rope, std::uint32_t head_dim,

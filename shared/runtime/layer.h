@@ -47,6 +47,8 @@ struct RowBatch {
   std::uint32_t prefix;
   std::uint32_t first_slot;
   std::span<const AncestorMask> masks;
+  // Leading rows that are certain to stay, a chain: states of recurrent layers take them at once.
+  std::uint32_t settled = 0;
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(positions.size()); }
 };
@@ -69,6 +71,10 @@ class LayerScratch {
   OwnedMatrix mixer_gate;  // one column if no layer gates its mixer
   OwnedMatrix gate;
   OwnedMatrix up;
+  OwnedMatrix routed;   // logits of experts; one column without experts
+  OwnedMatrix experts;  // a row's choice
+  OwnedMatrix shares;   // its weights
+  OwnedMatrix mixed;    // results of experts, one row each
 
   // Per-call lists, kept so that calls do not allocate.
   std::vector<std::uint32_t> positions;
@@ -98,7 +104,15 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     const RowBatch& batch, const CacheView& keys, const CacheView& values);
 
-// x += Wdown(activation(Wgate n) * Wup n), n = RMSNorm(x)
+// x += a gated delta net's or a short convolution's result by the layer's plan. `rows` of the
+// sequences are consecutive in x.
+void delta_net(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+               std::span<const RecurrentRows> convolution, std::span<const RecurrentRows> delta);
+void short_convolution(Backend& backend, const Layer& layer, LayerScratch& scratch,
+                       const Matrix& x, std::span<const RecurrentRows> rows);
+
+// x += Wdown(activation(Wgate n) * Wup n), n = RMSNorm(x), or the weighted sum of the
+// experts that a row chooses.
 void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x);
 
 // Cosines and sines for every position, in the layout of RopeOp. [position_count, rotated]

@@ -4,16 +4,17 @@ namespace edgedraft {
 
 Weight WeightStore::add(const TensorView& tensor) {
   if (!tensor.present()) return {};
-  // Norms and biases are read in place as float32, so other types are decoded.
-  if (tensor.rows == 1 && tensor.type != DType::f32) {
-    std::vector<float>& numbers = decoded_.emplace_back(tensor.cols);
-    dequantize_row(tensor.type, tensor.bytes, numbers);
-    return add({.type = DType::f32,
-                .rows = 1,
-                .cols = tensor.cols,
-                .bytes = std::as_bytes(std::span(numbers))});
-  }
   return keep(backend_.upload(tensor.bytes), tensor);
+}
+
+Weight WeightStore::add_vector(const TensorView& tensor) {
+  if (!tensor.present() || tensor.type == DType::f32) return add(tensor);
+  std::vector<float>& numbers = decoded_.emplace_back(std::size_t{tensor.rows} * tensor.cols);
+  dequantize_row(tensor.type, tensor.bytes, numbers);
+  return add({.type = DType::f32,
+              .rows = tensor.rows,
+              .cols = tensor.cols,
+              .bytes = std::as_bytes(std::span(numbers))});
 }
 
 Weight WeightStore::add_matrix(const TensorView& tensor) {
@@ -21,7 +22,7 @@ Weight WeightStore::add_matrix(const TensorView& tensor) {
   const TensorView packed = packed_rows(tensor);
   return keep(
       backend_.upload_matrix(
-          {.type = packed.type, .rows = packed.rows, .cols = packed.cols, .bytes = packed.bytes}),
+          {.type = packed.type, .rows = packed.rows, .cols = packed.cols, .bytes = packed.bytes, .experts = packed.experts}),
       packed);
 }
 
@@ -43,13 +44,14 @@ Weight WeightStore::keep(std::unique_ptr<Buffer> buffer, const TensorView& tenso
           .offset_bytes = 0,
           .type = tensor.type,
           .rows = tensor.rows,
-          .cols = tensor.cols};
+          .cols = tensor.cols,
+          .experts = tensor.experts};
 }
 
 LayerWeights WeightStore::add_layer(const LayerTensors& layer) {
   LayerWeights weights;
   for_each_part(layer, weights, [&](const TensorView& tensor, Weight& weight, PartKind kind) {
-    weight = kind == PartKind::matrix ? add_matrix(tensor) : add(tensor);
+    weight = kind == PartKind::matrix ? add_matrix(tensor) : add_vector(tensor);
   });
   return weights;
 }

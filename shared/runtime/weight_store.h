@@ -18,8 +18,10 @@ class WeightStore {
  public:
   explicit WeightStore(Backend& backend) : backend_(backend) {}
 
-  // Adds an embedding table, a norm or a bias.
+  // Adds an embedding table.
   Weight add(const TensorView& tensor);
+  // Adds a norm or a bias. Those are read in place as float32, so other types are decoded.
+  Weight add_vector(const TensorView& tensor);
   // Adds a matrix for matmul.
   Weight add_matrix(const TensorView& tensor);
   LayerWeights add_layer(const LayerTensors& layer);

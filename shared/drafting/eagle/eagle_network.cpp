@@ -58,7 +58,7 @@ EagleWeights::EagleWeights(Backend& backend, const EagleConfig& config, const Ea
       head_(store_.add_matrix(tensors.output.value_or(tensors.token_embd))),
       fc_embedding_(store_.add_matrix(tensors.fc_embedding)),
       fc_feature_(store_.add_matrix(tensors.fc_feature)),
-      fc_bias_(store_.add(tensors.fc_bias)),
+      fc_bias_(store_.add_vector(tensors.fc_bias)),
       layer_{.plan = {.shape = config.layer},
              .weights = store_.add_layer(tensors.layer),
              .rope_style = config.rope.style,

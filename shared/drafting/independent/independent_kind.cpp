@@ -138,7 +138,8 @@ struct Independent {
                               .kv_cols = model.config.layer.heads.kv_cols(),
                               .capacity = decoder->slots_max(),
                               .type = backend.drafter_cache_type()};
-    return share_weights<IndependentDrafter>(std::move(decoder), cache.bytes());
+    const std::uint64_t states = RecurrentStates::bytes(model.config, kMaskRowsMax);
+    return share_weights<IndependentDrafter>(std::move(decoder), cache.bytes() + states);
   }
   static std::unique_ptr<Tap> make_tap(const Model& /*model*/, Backend& /*backend*/) {
     return nullptr;

@@ -21,7 +21,7 @@ MedusaHeads::MedusaHeads(Backend& backend, const MedusaConfig& config, const Med
   if (tensors.output) output_ = store_.add_matrix(*tensors.output);
   for (const MedusaTensors::Head& head : tensors.heads) {
     heads_.push_back({.weight = store_.add_matrix(head.weight),
-                      .bias = store_.add(head.bias),
+                      .bias = store_.add_vector(head.bias),
                       .output = store_.add_matrix(head.output)});
   }
   const std::vector<float> twos(std::size_t{config.head_count} * config.dim, 2.0f);

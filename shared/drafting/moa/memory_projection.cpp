@@ -11,11 +11,11 @@ MemoryProjection::MemoryProjection(Backend& backend, const MoaConfig& config,
       store_(backend),
       ekv2e_(store_.add_matrix(tensors.ekv2e)),
       ekv2e_bias_(store_.add(tensors.ekv2e_bias)),
-      norm_(store_.add(tensors.cross_attention.attn_norm)),
+      norm_(store_.add_vector(tensors.cross_attention.attn_norm)),
       wk_(store_.add_matrix(tensors.cross_attention.attn_k)),
       wv_(store_.add_matrix(tensors.cross_attention.attn_v)),
-      bk_(store_.add(tensors.cross_attention.attn_k_bias)),
-      bv_(store_.add(tensors.cross_attention.attn_v_bias)),
+      bk_(store_.add_vector(tensors.cross_attention.attn_k_bias)),
+      bv_(store_.add_vector(tensors.cross_attention.attn_v_bias)),
       c_(backend, rows_max, config.cross_attention.dim) {}
 
 void MemoryProjection::project(const Matrix& m, const Matrix& keys, const Matrix& values) {

@@ -45,7 +45,7 @@ MoaWeights::MoaWeights(Backend& backend, const MoaConfig& config, const MoaTenso
                                       positions_max + kMaskRowsMax)),
       embedding_(store_.add(tensors.token_embd)),
       head_(store_.add_matrix(tensors.output.value_or(tensors.token_embd))),
-      output_norm_(store_.add(tensors.output_norm)),
+      output_norm_(store_.add_vector(tensors.output_norm)),
       sa_{.plan = {.shape = config.self_attention},
           .weights = store_.add_layer(tensors.self_attention),
           .rope_style = config.sa_rope.style,

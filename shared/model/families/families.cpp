@@ -8,9 +8,14 @@
   FAMILY(kLlama)                   \
   FAMILY(kQwen2)                   \
   FAMILY(kQwen3)                   \
+  FAMILY(kQwen3Moe)                \
+  FAMILY(kQwen35)                  \
+  FAMILY(kQwen35Moe)               \
   FAMILY(kGemma3)                  \
+  FAMILY(kGptOss)                  \
   FAMILY(kPhi3)                    \
-  FAMILY(kSmolLm3)
+  FAMILY(kSmolLm3)                 \
+  FAMILY(kLfm2)
 
 namespace edgedraft {
 

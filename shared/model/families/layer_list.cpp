@@ -53,6 +53,19 @@ void LayerList::ffn_norm(const LayerPlan& plan) {
          plan.shape.dim);
 }
 
+void LayerList::experts(const LayerPlan& plan) {
+  using L = LayerTensors;
+  const ExpertShape& shape = plan.experts;
+  const std::uint32_t dim = plan.shape.dim;
+  const auto stack = [&](std::string_view name, Part part, std::uint32_t rows, std::uint32_t cols) {
+    matrix(name, "", part, shape.count * rows, cols).experts = shape.count;
+  };
+  matrix("ffn_gate_inp.weight", "", &L::router, shape.count, dim);
+  stack("ffn_gate_exps.weight", &L::experts_gate, shape.ffn_dim, dim);
+  stack("ffn_up_exps.weight", &L::experts_up, shape.ffn_dim, dim);
+  stack("ffn_down_exps.weight", &L::experts_down, dim, shape.ffn_dim);
+}
+
 void LayerList::dense(const LayerPlan& plan) {
   using L = LayerTensors;
   const std::uint32_t dim = plan.shape.dim;

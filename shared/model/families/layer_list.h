@@ -22,7 +22,8 @@ struct LayerTensor {
   // Of a tensor that holds several parts: its rows and the part's first one.
   std::uint32_t stored_rows = 0;  // 0: `rows`
   std::uint32_t first_row = 0;
-  std::uint32_t group = 0;  // TensorView
+  std::uint32_t group = 0;    // TensorView
+  std::uint32_t experts = 1;  // TensorView; `rows` counts over all
   // Heads whose rows a converter permutes for RopeStyle::pairs; 0: none.
   std::uint32_t heads = 0;
 
@@ -46,6 +47,8 @@ class LayerList {
   void head_norms(const LayerPlan& plan);
   // The norm before the feed-forward, under the name that most families give it.
   void ffn_norm(const LayerPlan& plan);
+  // Router, gates, ups and downs of experts.
+  void experts(const LayerPlan& plan);
   // Gate, up and down of a dense feed-forward.
   void dense(const LayerPlan& plan);
 

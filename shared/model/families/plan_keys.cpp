@@ -100,4 +100,15 @@ std::string PlanKeys::text_or(std::string_view key, std::string_view fallback) {
   return std::string(take(keys_.get_string_or(full(key), fallback), fallback));
 }
 
+ExpertShape read_experts(PlanKeys& keys) {
+  const ExpertShape shape{.count = keys.count("expert_count", kExpertsMax),
+                          .used = keys.count("expert_used_count", kExpertsUsedMax),
+                          .ffn_dim = keys.count("expert_feed_forward_length", kWidthMax)};
+  if (shape.count < 2 || shape.used > shape.count) {
+    keys.fail(bad_file(keys.full("expert_used_count") + " is " + std::to_string(shape.used) +
+                       " of " + std::to_string(shape.count) + " experts"));
+  }
+  return shape;
+}
+
 }  // namespace edgedraft

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shared/base/error.h"
+#include "shared/model/config.h"
 #include "shared/model/gguf.h"
 
 namespace edgedraft {
@@ -52,5 +53,8 @@ class PlanKeys {
   std::string prefix_;
   std::optional<Error> error_;
 };
+
+// The sizes of the experts that every layer has.
+ExpertShape read_experts(PlanKeys& keys);
 
 }  // namespace edgedraft

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 
 #include "shared/model/families/family.h"
@@ -10,14 +11,33 @@ namespace {
 
 constexpr std::uint32_t kContextMax = 0x7FFFFFFFu;
 
-HeadShape read_heads(PlanKeys& keys, std::uint32_t dim) {
-  const std::uint32_t query_heads = keys.count("attention.head_count", kWidthMax);
-  std::uint32_t kv_heads = query_heads;
-  if (keys.has("attention.head_count_kv")) {
-    // Of layers that differ, the first with attention.
-    const auto counts = keys.counts("attention.head_count_kv", 1, kWidthMax);
-    kv_heads = counts.front();
+bool has_key(const Family& family, std::string_view key) {
+  return std::ranges::find(family.keys, key) != family.keys.end();
+}
+
+// A number of all layers. Of layers that differ, which a family must know, the first that is not 0.
+std::uint32_t shared_count(PlanKeys& keys, const Family& family, std::string_view key,
+                           std::uint32_t layer_count) {
+  const auto counts = keys.counts(key, layer_count, kWidthMax);
+  const bool differ = std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) != counts.end();
+  if (differ && !has_key(family, key)) {
+    keys.refuse(key, ": layers of different sizes are not supported in a " +
+                         std::string(family.architecture) + " model");
   }
+  const auto found = std::ranges::find_if(counts, [](std::uint32_t count) { return count > 0; });
+  if (found != counts.end()) return *found;
+  keys.fail(bad_file(keys.full(key) + " is 0"));
+  return 1;
+}
+
+HeadShape read_heads(PlanKeys& keys, const Family& family, std::uint32_t dim,
+                     std::uint32_t layer_count) {
+  const std::uint32_t query_heads =
+      shared_count(keys, family, "attention.head_count", layer_count);
+  const std::uint32_t kv_heads =
+      keys.has("attention.head_count_kv")
+          ? shared_count(keys, family, "attention.head_count_kv", layer_count)
+          : query_heads;
   const std::uint32_t head_dim =
       keys.count_or("attention.key_length", kWidthMax, dim / query_heads);
   if (keys.count_or("attention.value_length", kWidthMax, head_dim) != head_dim) {
@@ -112,7 +132,7 @@ class OtherKeys {
  private:
   std::string plain() const { return "a plain " + std::string(family_.architecture) + " model"; }
   bool is_other(std::string_view key) const {
-    return keys_.has(key) && std::ranges::find(family_.keys, key) == family_.keys.end();
+    return keys_.has(key) && !has_key(family_, key);
   }
   void refuse_windows(std::uint32_t context_length) {
     constexpr std::string_view kWindow = "attention.sliding_window";
@@ -155,15 +175,13 @@ Result<DecoderConfig> read_plan(const GgufKeys& file, const Family& family) {
   config.layer_count = keys.count("block_count", kLayerCountMax);
   config.context_length = keys.count("context_length", kContextMax);
   const std::uint32_t dim = keys.count("embedding_length", kWidthMax);
-  const bool has_experts = std::ranges::find(family.keys, "expert_count") != family.keys.end();
   std::uint32_t ffn_dim = 0;
-  if (!has_experts || keys.has("feed_forward_length")) {
-    ffn_dim = keys.counts("feed_forward_length", 1, kWidthMax).front();
-    if (ffn_dim == 0) keys.fail(bad_file(keys.full("feed_forward_length") + " is 0"));
+  if (!has_key(family, "expert_count") || keys.has("feed_forward_length")) {
+    ffn_dim = shared_count(keys, family, "feed_forward_length", config.layer_count);
   }
   const float epsilon = keys.number("attention.layer_norm_rms_epsilon");
   if (!(epsilon >= 0.0f && epsilon < 1.0f)) keys.fail(bad_file("invalid layer_norm_rms_epsilon"));
-  const HeadShape heads = read_heads(keys, dim);
+  const HeadShape heads = read_heads(keys, family, dim, config.layer_count);
   if (keys.error()) return *keys.error();
   config.layer = {.dim = dim, .heads = heads, .ffn_dim = ffn_dim, .rms_epsilon = epsilon};
   config.rope = read_rope(keys, heads.head_dim, family.rope_style);
