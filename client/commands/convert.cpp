@@ -23,8 +23,9 @@ namespace {
 
 std::string type_names() {
   std::string names;
-  for (const DType type : kDTypes)
-    names += (names.empty() ? "" : ", ") + std::string(traits(type).name);
+  for (const DType type : kDTypes) {
+    if (is_writable(type)) names += (names.empty() ? "" : ", ") + std::string(traits(type).name);
+  }
   return names;
 }
 
@@ -75,7 +76,9 @@ Result<std::optional<DType>> check(const ConvertCommandOptions& o) {
   if (auto right = check_written(o.output, read, o.force); !right) return right.error();
   if (!o.type) return std::optional<DType>();
   const auto type = dtype_from_name(*o.type);
-  if (!type) return usage_error("--type " + *o.type + ": expected one of " + type_names());
+  if (!type || !is_writable(*type)) {
+    return usage_error("--type " + *o.type + ": expected one of " + type_names());
+  }
   return type;
 }
 

@@ -22,7 +22,7 @@ constexpr bool tiles_are_faster(std::size_t rows, std::size_t weight_bytes) {
 // Block halves with separate scales would take two multiplications and two conversions per block:
 // slower than int8_tile.h at every width.
 template <class W>
-inline constexpr bool kHasTiles = W::kHalves == 1;
+inline constexpr bool kHasTiles = W::kHalves == 1 && !W::kDecodesFirst;
 
 // Blocks of the panel per chunk. The first-level cache holds two chunks as bytes with the rest.
 inline constexpr std::size_t kTileChunkBlocks = 8;
@@ -64,7 +64,7 @@ EDGEDRAFT_INLINE void decode_tile_part(const TileSource<W>& from, std::size_t in
   const BlockPlace at{from.at.header, from.at.block + index * W::kSizes.block_bytes};
   store_part(to.scales + part * kPartLanes, W::scale(at, part, 0));
   if constexpr (W::kHasMinimum) {
-    store_part(to.minima + part * kPartLanes, W::minimum(at, part) * all_part(1.0f / 128));
+    store_part(to.minima + part * kPartLanes, W::minimum(at, part, 0) * all_part(1.0f / 128));
   }
   decode_tile_lines<W>(at, part, to.lines);
 }

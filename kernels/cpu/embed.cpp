@@ -36,6 +36,8 @@ void embed(const EmbedArgs& a, const Work& work) {
       return decode_rows<Q5_K>(a, work);
     case DType::q6_k:
       return decode_rows<Q6_K>(a, work);
+    default:
+      break;  // decoded by the backend
   }
 }
 

@@ -94,7 +94,9 @@ constexpr std::size_t kStreamRowsMax = 0;
 constexpr std::size_t kLongChunkRowsMax = kInt8TileRowsMax;
 #else
 template <class W>
-constexpr std::size_t kStreamRowsMax = smaller(kInt8TileRowsMax, W::kIsBytes ? 6 : 4);
+constexpr std::size_t kStreamRowsMax = W::kDecodesFirst
+                                           ? 0
+                                           : smaller(kInt8TileRowsMax, W::kIsBytes ? 6 : 4);
 constexpr std::size_t kLongChunkRowsMax = 0;
 #endif
 
@@ -102,7 +104,9 @@ constexpr std::size_t kLongChunkBlocks = 4 * kChunkBlocks;
 
 // Up to this many tiles decode for themselves; more share a decoded chunk.
 template <class W>
-constexpr std::size_t kDecodingTilesMax = W::kBits > 4 && kHasShortSums<W::kBits> ? 1 : 3;
+constexpr std::size_t kDecodingTilesMax = W::kDecodesFirst                          ? 0
+                                          : W::kBits > 4 && kHasShortSums<W::kBits> ? 1
+                                                                                    : 3;
 
 // `rows` rows, at most kBlockRows, from `first` on, through one panel.
 template <class W>
@@ -118,7 +122,8 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
       return;
     }
   }
-  const std::size_t chunk = rows <= kLongChunkRowsMax ? kLongChunkBlocks : kChunkBlocks;
+  const bool has_long_chunks = !W::kDecodesFirst && rows <= kLongChunkRowsMax;
+  const std::size_t chunk = has_long_chunks ? kLongChunkBlocks : kChunkBlocks;
   for (std::size_t block = 0; block < blocks; block += chunk) {
     const std::size_t count = smaller(chunk, blocks - block);
     const auto source = Packed<W>::from(panel + W::kSizes.bytes(block));
@@ -137,7 +142,9 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
         continue;
       }
     }
-    run_tiles<Packed<W>>(a, {source, block, count}, next, next_bytes, first, rows, scratch.sums);
+    if constexpr (!W::kDecodesFirst) {
+      run_tiles<Packed<W>>(a, {source, block, count}, next, next_bytes, first, rows, scratch.sums);
+    }
   }
 }
 
@@ -238,6 +245,25 @@ void int8_matmul(const Int8MatmulArgs& a, const Work& work) {
       return multiply<PackedQ5_K>(a, work);
     case DType::q6_k:
       return multiply<PackedQ6_K>(a, work);
+    case DType::q2_k:
+      return multiply<PackedQ2_K>(a, work);
+    case DType::q3_k:
+      return multiply<PackedCodes<DType::q3_k, 2>>(a, work);
+    case DType::iq4_xs:
+      return multiply<PackedCodes<DType::iq4_xs, 1>>(a, work);
+    case DType::iq3_s:
+      return multiply<PackedCodes<DType::iq3_s, 1>>(a, work);
+    case DType::iq3_xxs:
+      return multiply<PackedCodes<DType::iq3_xxs, 1>>(a, work);
+    case DType::iq2_s:
+    case DType::iq2_xs:
+      return multiply<PackedCodes<DType::iq2_s, 2>>(a, work);
+    case DType::iq2_xxs:
+      return multiply<PackedCodes<DType::iq2_xxs, 1>>(a, work);
+    case DType::iq4_nl:
+      return multiply<PackedCodes<DType::iq4_nl, 1>>(a, work);
+    case DType::mxfp4:
+      return multiply<PackedCodes<DType::mxfp4, 1>>(a, work);
     case DType::f32:
     case DType::f16:
     case DType::bf16:

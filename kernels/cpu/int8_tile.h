@@ -304,16 +304,18 @@ struct Int8Tile {
   // A start is -128 times the sum of the activations, so a minimum times that sum is subtracted.
   static EDGEDRAFT_INLINE void add_minima(const Source& source, const std::byte* const (&x)[R],
                                           Part (&scaled)[R][P]) {
-    Part minimum[P];
+    for (std::size_t half = 0; half < W::kHalves; ++half) {
+      Part minimum[P];
 #pragma GCC unroll 8
-    for (std::size_t p = 0; p < P; ++p) {
-      minimum[p] = source.minimum(kFirstPart + p) * all_part(1.0f / 128);
-    }
+      for (std::size_t p = 0; p < P; ++p) {
+        minimum[p] = source.minimum(kFirstPart + p, half) * all_part(1.0f / 128);
+      }
 #pragma GCC unroll 8
-    for (std::size_t r = 0; r < R; ++r) {
-      const Part start = __builtin_convertvector(all_int(start_of(x[r], 1, 0)), Part);
+      for (std::size_t r = 0; r < R; ++r) {
+        const Part start = __builtin_convertvector(all_int(start_of(x[r], W::kHalves, half)), Part);
 #pragma GCC unroll 8
-      for (std::size_t p = 0; p < P; ++p) scaled[r][p] = fma(start, minimum[p], scaled[r][p]);
+        for (std::size_t p = 0; p < P; ++p) scaled[r][p] = fma(start, minimum[p], scaled[r][p]);
+      }
     }
   }
 };

@@ -126,14 +126,7 @@ void matmul(const MatmulArgs& a, const Work& work) {
       return multiply<PanelF16>(a, work);
     case DType::bf16:
       return multiply<PanelBF16>(a, work);
-    case DType::q8_0:
-    case DType::q4_0:
-    case DType::q4_1:
-    case DType::q5_0:
-    case DType::q5_1:
-    case DType::q4_k:
-    case DType::q5_k:
-    case DType::q6_k:
+    default:
       break;  // handled in int8_matmul.cpp
   }
 }

@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/packed.h"
 
-// Each quantized type unpacks the blocks of one output's row, four inputs per word; file layouts
-// are in shared/tensor/blocks.h.
+// Each quantized type unpacks the blocks of one output's row, four inputs per word; their layouts
+// are in shared/tensor/blocks.h and coded_blocks.h.
 namespace edgedraft::cpu {
 namespace {
 
@@ -146,6 +146,17 @@ struct Q5_K {
   }
 };
 
+// Bits `shift`, `shift` + 1 of 32 bytes, into two lines.
+void put_twos(const std::byte* from, std::size_t shift, std::size_t first_line, const Place& to) {
+  for (std::size_t t = 0; t < 2; ++t) {
+    std::uint32_t line = 0;
+    for (std::size_t i = 0; i < 4; ++i) {
+      line |= (word(from + 16 * t + 4 * i) >> shift & 0x03030303u) << 2 * i;
+    }
+    to.put_line(first_line + t, line);
+  }
+}
+
 struct Q6_K {
   static constexpr DType kType = DType::q6_k;
   static void pack(const std::byte* from, std::size_t block, const Place& to) {
@@ -155,21 +166,44 @@ struct Q6_K {
     to.put_byte(0, static_cast<unsigned>(from[192 + 2 * block]));
     to.put_byte(1, static_cast<unsigned>(from[193 + 2 * block]));
     put_nibbles(from + half * 64 + run % 2 * 32, static_cast<unsigned>(run / 2 * 4), to);
-    for (std::size_t t = 0; t < 2; ++t) {
-      std::uint32_t tops = 0;
-      for (std::size_t i = 0; i < 4; ++i) {
-        const std::uint32_t twos = word(from + 128 + half * 32 + 16 * t + 4 * i);
-        tops |= (twos >> 2 * run & 0x03030303u) << 2 * i;
-      }
-      to.put_line(4 + t, tops);
-    }
+    put_twos(from + 128 + half * 32, 2 * run, 4, to);
+  }
+};
+
+struct Q2_K {
+  static constexpr DType kType = DType::q2_k;
+  static void pack(const std::byte* from, std::size_t block, const Place& to) {
+    to.put_half(to.header, from + 80);
+    to.put_half(to.header + kPanelHalfBytes, from + 82);
+    to.put_byte(0, static_cast<unsigned>(from[2 * block]));
+    to.put_byte(1, static_cast<unsigned>(from[2 * block + 1]));
+    put_twos(from + 16 + block / 4 * 32, block % 4 * 2, 0, to);
+  }
+};
+
+// Coded types, of 256 and of 32 elements; all types of a size have one layout.
+struct LargeCoded {
+  static constexpr DType kType = DType::iq4_xs;
+  static void pack(const std::byte* from, std::size_t block, const Place& to) {
+    to.put_half(to.header, from);
+    to.put_byte(0, static_cast<unsigned>(from[2 + 2 * block]));
+    to.put_byte(1, static_cast<unsigned>(from[3 + 2 * block]));
+    put_fours(from + 18 + 16 * block, to);
+  }
+};
+struct SmallCoded {
+  static constexpr DType kType = DType::iq4_nl;
+  static void pack(const std::byte* from, std::size_t, const Place& to) {
+    to.put_half(to.block, from);
+    put_fours(from + 2, to);
   }
 };
 
 template <class Q>
 void pack_panel(const PackArgs& a, std::size_t panel) {
   constexpr PackedSizes kSizes = packed_sizes(Q::kType);
-  constexpr std::size_t kFileBytes = traits(Q::kType).block_bytes;
+  constexpr std::size_t kFileBytes =
+      is_coded(Q::kType) ? coded_block_bytes(Q::kType) : traits(Q::kType).block_bytes;
   const std::size_t blocks = a.inputs / kPackedBlockInputs;
   const std::size_t row_bytes = blocks / kSizes.blocks * kFileBytes;
   const std::size_t first = panel * kPanelOutputs;
@@ -241,6 +275,13 @@ void pack_panels(const PackArgs& a, std::size_t first, std::size_t last) {
       case DType::q6_k:
         pack_panel<Q6_K>(a, panel);
         break;
+      case DType::q2_k:
+        pack_panel<Q2_K>(a, panel);
+        break;
+      case DType::iq4_nl:
+      case DType::mxfp4:
+        pack_panel<SmallCoded>(a, panel);
+        break;
       case DType::f32:
         pack_float_panel<std::uint32_t, false>(a, panel);
         break;
@@ -249,6 +290,9 @@ void pack_panels(const PackArgs& a, std::size_t first, std::size_t last) {
         break;
       case DType::bf16:
         pack_float_panel<std::uint16_t, true>(a, panel);
+        break;
+      default:
+        pack_panel<LargeCoded>(a, panel);
         break;
     }
   }

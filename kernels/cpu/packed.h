@@ -31,9 +31,13 @@
 //   q5_k  as q4_k                   as q5_0
 //   q6_k  2 x 32 x i8, for halves   4 of nibbles, 2 of top bits: bits 2i, 2i+1 of the line t to
 //                                   input 4(4t + i)..
+//   q2_k  2 x 32 x u8, for halves   2 of twos, as the top bits of q6_k
+//         (scale low, minimum high)
+//   coded 32 x 16 bits              4 of nibbles: codes (element_type.h)
+//     of 256: 2 x 32 x i8
 //
-// Before each 8 blocks of a "k" type are their shared factors: 32 x f16, and in q4_k and q5_k
-// another 32 for the minima.
+// Before each 8 blocks of a type with blocks of 256 are their shared factors: 32 x f16, and in
+// q2_k, q4_k and q5_k another 32 for the minima.
 namespace edgedraft::cpu {
 
 inline constexpr std::size_t kPanelOutputs = 32;
@@ -68,17 +72,23 @@ constexpr PackedSizes packed_sizes(DType type) {
       return {8, 2 * kPanelHalfBytes, 2 * kPanelOutputs + 5 * kPanelLineBytes};
     case DType::q6_k:
       return {8, kPanelHalfBytes, 2 * kPanelOutputs + 6 * kPanelLineBytes};
+    case DType::q2_k:
+      return {8, 2 * kPanelHalfBytes, 2 * kPanelOutputs + 2 * kPanelLineBytes};
+    case DType::iq4_nl:
+    case DType::mxfp4:
+      return {1, 0, kPanelHalfBytes + 4 * kPanelLineBytes};
     case DType::f32:
     case DType::f16:
     case DType::bf16:
-      break;
+      return {0, 0, 0};
+    default:  // coded, of 256
+      return {8, kPanelHalfBytes, 2 * kPanelOutputs + 4 * kPanelLineBytes};
   }
-  return {0, 0, 0};
 }
 
 struct PackArgs {
   DType type;
-  const std::byte* weight;  // [outputs, inputs] as in the file
+  const std::byte* weight;  // [outputs, inputs] as in the file; coded types in coded layout
   std::size_t outputs;
   std::size_t inputs;
   bool signed_bytes;  // per instruction set

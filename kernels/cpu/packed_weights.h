@@ -7,8 +7,8 @@
 //
 //   bytes    quad q of the outputs of a register
 //   scale    of half 0 or 1 of the block, if kHalves is 2
-//   minimum  if kHasMinimum; otherwise bytes are 128 too large, which a row's start corrects,
-//            except for signed 8-bit weights (int8.h)
+//   minimum  likewise, if kHasMinimum; otherwise bytes are 128 too large, which a row's start
+//            corrects, except for signed 8-bit weights (int8.h)
 //
 // A weight is scale * (byte - 128) or scale * byte - minimum. Shifting four to six bits to the top
 // of a byte divides the scale by the same power of two, which is exact. If they stay at the bottom
@@ -51,6 +51,15 @@ template <DType kType, int kBitsOfWeight, std::size_t kHalvesOfBlock, bool kBloc
 struct PackedType : BlockForm<kBitsOfWeight, kHalvesOfBlock, kBlockHasMinimum> {
   static constexpr PackedSizes kSizes = packed_sizes(kType);
   static constexpr bool kIsBytes = kBitsOfWeight == 8;  // nothing to decode
+  static constexpr bool kDecodesFirst = false;
+};
+// Types that share the multiplication code of another type: their blocks are always decoded before.
+// Fewer kernels are compiled, for a fraction of their speed.
+template <DType kType, int kBitsOfWeight, std::size_t kHalvesOfBlock, bool kBlockHasMinimum>
+struct DecodedType : BlockForm<kBitsOfWeight, kHalvesOfBlock, kBlockHasMinimum> {
+  static constexpr PackedSizes kSizes = packed_sizes(kType);
+  static constexpr bool kIsBytes = false;
+  static constexpr bool kDecodesFirst = true;
 };
 
 struct PackedQ8_0 : PackedType<DType::q8_0, 8, 1, false> {
@@ -107,7 +116,7 @@ struct PackedQ5_1 : PackedType<DType::q5_1, 5, 1, true> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return halves_part(at.block, part);
   }
-  static EDGEDRAFT_INLINE Part minimum(const BlockPlace& at, std::size_t part) {
+  static EDGEDRAFT_INLINE Part minimum(const BlockPlace& at, std::size_t part, std::size_t) {
     return halves_part(at.block + kPanelHalfBytes + 5 * kPanelLineBytes, part);
   }
   template <int q>
@@ -129,7 +138,7 @@ struct PackedQ4_K : PackedType<DType::q4_k, 4, 1, true> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return group_scale(at, part) * all_part(kNibbleUnit);
   }
-  static EDGEDRAFT_INLINE Part minimum(const BlockPlace& at, std::size_t part) {
+  static EDGEDRAFT_INLINE Part minimum(const BlockPlace& at, std::size_t part, std::size_t) {
     return group_minimum(at, part);
   }
   template <int q>
@@ -142,7 +151,7 @@ struct PackedQ5_K : PackedType<DType::q5_k, 5, 1, true> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return group_scale(at, part);
   }
-  static EDGEDRAFT_INLINE Part minimum(const BlockPlace& at, std::size_t part) {
+  static EDGEDRAFT_INLINE Part minimum(const BlockPlace& at, std::size_t part, std::size_t) {
     return group_minimum(at, part);
   }
   template <int q>
@@ -166,6 +175,61 @@ struct PackedQ6_K : PackedType<DType::q6_k, 6, 2, false> {
   }
 };
 
+// Four bits are the fewest of a form.
+struct PackedQ2_K : DecodedType<DType::q2_k, 4, 2, true> {
+  static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t half) {
+    return to_floats(group(at, part, half) & 15u) * halves_part(at.header, part);
+  }
+  static EDGEDRAFT_INLINE Part minimum(const BlockPlace& at, std::size_t part, std::size_t half) {
+    return to_floats(group(at, part, half) >> 4u) * halves_part(at.header + kPanelHalfBytes, part);
+  }
+  template <int q>
+  static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
+    return shifted<-(q % 4) * 2>(line_part(at.block, q / 4, part)) & 0x03030303u;
+  }
+
+ private:
+  static EDGEDRAFT_INLINE UintPart group(const BlockPlace& at, std::size_t part, std::size_t half) {
+    return load_uint8s(at.block + half * kPanelOutputs + part * kPartLanes);
+  }
+};
+
+// Coded types: every byte becomes its code's value, as the instruction set stores 8-bit weights.
+template <DType kType, std::size_t kHalvesOfBlock>
+struct PackedCodes : DecodedType<kType, 8, kHalvesOfBlock, false> {
+  static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t half) {
+    if constexpr (kType == DType::mxfp4) {
+      return load_bfloats(at.block + part * kPartLanes * 2);
+    } else if constexpr (traits(kType).block_count == kPackedBlockInputs) {
+      return halves_part(at.block, part);
+    } else {
+      return load_int8s(at.block + half * kPanelOutputs + part * kPartLanes) *
+             (halves_part(at.header, part) * all_part(kUnit));
+    }
+  }
+  template <int q>
+  static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
+    const UintPart codes =
+        shifted < q < 4 ? 0 : -4 > (line_part(at.block, q % 4, part)) & 0x0F0F0F0Fu;
+    return look_up(kValues.bytes, codes);
+  }
+
+ private:
+  struct Values {
+    std::uint8_t bytes[16];
+  };
+  static constexpr Values values() {
+    Values all{};
+    for (std::size_t i = 0; i < 16; ++i) {
+      const int value = code_table(kType).value[i] + (kHasSigns<8> ? 0 : 128);
+      all.bytes[i] = static_cast<std::uint8_t>(value);
+    }
+    return all;
+  }
+  static constexpr Values kValues = values();
+  static constexpr float kUnit = code_table(kType).unit;
+};
+
 // Types with equal decoded blocks share multiplication code.
 template <class W>
 using FormOf = BlockForm<kIsLow<W::kBits> ? W::kBits : 8, W::kHalves, W::kHasMinimum>;
@@ -174,7 +238,7 @@ using FormOf = BlockForm<kIsLow<W::kBits> ? W::kBits : 8, W::kHalves, W::kHasMin
 template <class Form>
 struct alignas(64) DecodedBlock {
   float scales[Form::kHalves][kPanelOutputs];
-  float minima[Form::kHasMinimum ? kPanelOutputs : 0];
+  float minima[Form::kHasMinimum ? Form::kHalves : 0][kPanelOutputs];
   std::byte lines[8 * kPanelLineBytes];
 };
 
@@ -192,7 +256,9 @@ struct Packed {
   EDGEDRAFT_INLINE Part scale(std::size_t part, std::size_t half) const {
     return W::scale(at, part, half);
   }
-  EDGEDRAFT_INLINE Part minimum(std::size_t part) const { return W::minimum(at, part); }
+  EDGEDRAFT_INLINE Part minimum(std::size_t part, std::size_t half) const {
+    return W::minimum(at, part, half);
+  }
   template <int q>
   EDGEDRAFT_INLINE UintPart bytes(std::size_t part) const {
     return W::template bytes<q>(at, part);
@@ -217,8 +283,8 @@ struct Decoded {
   EDGEDRAFT_INLINE Part scale(std::size_t part, std::size_t half) const {
     return load_part(block->scales[half] + part * kPartLanes);
   }
-  EDGEDRAFT_INLINE Part minimum(std::size_t part) const {
-    return load_part(block->minima + part * kPartLanes);
+  EDGEDRAFT_INLINE Part minimum(std::size_t part, std::size_t half) const {
+    return load_part(block->minima[half] + part * kPartLanes);
   }
   template <int q>
   EDGEDRAFT_INLINE UintPart bytes(std::size_t part) const {
@@ -240,8 +306,10 @@ EDGEDRAFT_INLINE void decode_block(const Packed<W>& from, DecodedBlock<FormOf<W>
   for (std::size_t part = 0; part < kPanelParts; ++part) {
     for (std::size_t half = 0; half < W::kHalves; ++half) {
       store_part(to.scales[half] + part * kPartLanes, from.scale(part, half));
+      if constexpr (W::kHasMinimum) {
+        store_part(to.minima[half] + part * kPartLanes, from.minimum(part, half));
+      }
     }
-    if constexpr (W::kHasMinimum) store_part(to.minima + part * kPartLanes, from.minimum(part));
     decode_lines<W>(from, part, to.lines);
   }
 }

@@ -207,6 +207,25 @@ EDGEDRAFT_INLINE Part to_floats(UintPart numbers) {
   return __builtin_convertvector(reinterpret_cast<IntPart>(numbers), Part);
 }
 
+// Replaces every byte, 0 to 15, by the one at that index.
+EDGEDRAFT_INLINE UintPart look_up(const std::uint8_t (&table)[16], UintPart indices) {
+#if defined(__AVX512F__)
+  const auto all = _mm512_maskz_broadcast_i32x4(0xFFFF, load_bytes<__m128i>(table));
+  return reinterpret_cast<UintPart>(_mm512_shuffle_epi8(all, reinterpret_cast<__m512i>(indices)));
+#elif defined(__AVX2__)
+  const auto all = _mm256_broadcastsi128_si256(load_bytes<__m128i>(table));
+  return reinterpret_cast<UintPart>(_mm256_shuffle_epi8(all, reinterpret_cast<__m256i>(indices)));
+#elif defined(__aarch64__)
+  return reinterpret_cast<UintPart>(
+      vqtbl1q_u8(load_bytes<uint8x16_t>(table), reinterpret_cast<uint8x16_t>(indices)));
+#else
+  std::uint8_t bytes[sizeof indices];
+  std::memcpy(bytes, &indices, sizeof bytes);
+  for (std::uint8_t& byte : bytes) byte = table[byte];
+  return load_bytes<UintPart>(bytes);
+#endif
+}
+
 // --- sixteen lanes ---
 
 EDGEDRAFT_INLINE Lanes load(const float* from) {

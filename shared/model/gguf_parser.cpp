@@ -28,10 +28,9 @@ Result<DType> tensor_type(std::uint32_t number, std::string_view name) {
   // ggml adds types, so an unknown number does not mean damage.
   const std::string as =
       known != nullptr ? std::string(known->name) : "type " + std::to_string(number);
-  return Error{Errc::unsupported,
-               "tensor " + quoted(name) + " is stored as " + as +
-                   ", which this version does not support; use a file in F32, F16, BF16, Q8_0, "
-                   "Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K"};
+  return Error{Errc::unsupported, "tensor " + quoted(name) + " is stored as " + as +
+                                      ", which this version does not support; use a file in " +
+                                      readable_gguf_types()};
 }
 
 }  // namespace

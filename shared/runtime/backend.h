@@ -493,8 +493,12 @@ class Backend {
   // Zeroed memory for `floats` floats. Throws DeviceError if out of memory.
   virtual std::unique_ptr<Buffer> allocate(std::uint64_t floats) = 0;
   // A constant copy of `bytes` or, if the backend computes in host memory, an alias, which `bytes`
-  // must then outlive. For embedding tables, norms and biases.
+  // must then outlive. For norms and biases.
   virtual std::unique_ptr<Buffer> upload(ByteView bytes) = 0;
+  // An embedding table [rows, cols], likewise. A backend may store another layout.
+  virtual std::unique_ptr<Buffer> upload_table(const MatrixBytes& table) {
+    return upload(table.bytes);
+  }
   // A weight [rows, cols] for matmul only: a backend may reorder it, or alias it as above. A Weight
   // in it has its shape and no offset.
   // Requires  bytes.size() == rows * row_bytes(type, cols); rows is a multiple of experts

@@ -14,6 +14,7 @@
 #include "shared/runtime/host_backend.h"
 #include "shared/runtime/op_checks.h"
 #include "shared/runtime/thread_pool.h"
+#include "shared/tensor/coded_blocks.h"
 
 namespace edgedraft {
 namespace {
@@ -56,6 +57,7 @@ class CpuBackend final : public HostBackend {
 
   void embed(const EmbedOp& op) override {
     check_op(op);
+    if (!is_writable(op.table.type)) return embed_rows(op);
     const cpu::EmbedArgs args{.type = op.table.type,
                               .table = data(op.table),
                               .tokens = op.tokens.data(),
@@ -399,6 +401,20 @@ class CpuBackend final : public HostBackend {
 
   static bool same_place(const Matrix& a, const Matrix& b) {
     return a.buffer == b.buffer && a.offset == b.offset && a.rows == b.rows && a.stride == b.stride;
+  }
+
+  // Types that have no kernel, since few rows are read.
+  void embed_rows(const EmbedOp& op) {
+    const cpu::Rows y = rows(op.y);
+    const std::size_t row = row_bytes(op.table.type, op.table.cols).value();
+    const Extent extent = by_rows(op.y);
+    share(extent.items, extent.grain, extent.steps,
+          [&](std::size_t begin, std::size_t end, std::size_t) {
+            for (std::size_t i = begin; i < end; ++i) {
+              dequantize_row(op.table.type, {data(op.table) + op.tokens[i] * row, row},
+                             {y.data + i * y.stride, op.y.cols});
+            }
+          });
   }
 
   // Matmuls of one call whose weights lie in panels.

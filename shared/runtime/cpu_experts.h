@@ -9,9 +9,23 @@
 #include "kernels/cpu/packed.h"
 #include "shared/runtime/cpu_memory.h"
 #include "shared/runtime/expert_groups.h"
+#include "shared/tensor/coded_blocks.h"
 #include "shared/tensor/dtype.h"
 
 namespace edgedraft {
+
+// Recodes and packs one panel of a coded type, whose args.weight is as in the file.
+inline void pack_codes(const cpu::PackArgs& args, std::size_t panel) {
+  const std::size_t first = panel * cpu::kPanelOutputs;
+  const std::size_t outputs = std::min(cpu::kPanelOutputs, args.outputs - first);
+  const std::size_t row = row_bytes(args.type, args.inputs).value();
+  const Bytes weight = coded(args.type, {args.weight + first * row, outputs * row});
+  cpu::PackArgs one = args;
+  one.weight = weight.data();
+  one.outputs = outputs;
+  one.panels += panel * cpu::packed_bytes(args.type, cpu::kPanelOutputs, args.inputs);
+  cpu::pack_panels(one, 0, 1);
+}
 
 // Packs panels begin..end-1 of a stack, counted over its experts. `first`: the first expert's.
 inline void pack_stack(const cpu::PackArgs& first, std::size_t begin, std::size_t end) {
@@ -24,7 +38,11 @@ inline void pack_stack(const cpu::PackArgs& first, std::size_t begin, std::size_
     cpu::PackArgs args = first;
     args.weight += expert * first.outputs * file_bytes;
     args.panels += expert * cpu::packed_bytes(first.type, first.outputs, first.inputs);
-    cpu::pack_panels(args, begin - done, last - done);
+    if (is_coded(args.type)) {
+      for (std::size_t panel = begin - done; panel < last - done; ++panel) pack_codes(args, panel);
+    } else {
+      cpu::pack_panels(args, begin - done, last - done);
+    }
     begin = last;
   }
 }

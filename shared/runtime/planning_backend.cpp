@@ -33,6 +33,11 @@ std::unique_ptr<Buffer> PlanningBackend::upload(ByteView bytes) {
       HeldMemory(meter(), taken_by(bytes), MemoryMeter::Use::weights), bytes.size());
 }
 
+std::unique_ptr<Buffer> PlanningBackend::upload_table(const MatrixBytes& table) {
+  return std::make_unique<PlannedBuffer>(
+      HeldMemory(meter(), taken_by_table(table), MemoryMeter::Use::weights), table.bytes.size());
+}
+
 std::unique_ptr<Buffer> PlanningBackend::upload_matrix(const MatrixBytes& matrix) {
   return std::make_unique<PlannedBuffer>(
       HeldMemory(meter(), taken_by(matrix), MemoryMeter::Use::weights), matrix.bytes.size());

@@ -19,6 +19,7 @@ class PlanningBackend : public Backend {
   bool keeps_numbers() const override { return false; }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
   std::unique_ptr<Buffer> upload(ByteView bytes) override;
+  std::unique_ptr<Buffer> upload_table(const MatrixBytes& table) override;
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;
   void write(const Matrix& /*to*/, std::span<const float> /*from*/) override {}
   void wait() override {}
@@ -51,6 +52,9 @@ class PlanningBackend : public Backend {
   virtual std::uint64_t taken_by(std::uint64_t bytes) const = 0;
   virtual std::uint64_t taken_by(ByteView bytes) const = 0;
   virtual std::uint64_t taken_by(const MatrixBytes& matrix) const = 0;
+  virtual std::uint64_t taken_by_table(const MatrixBytes& table) const {
+    return taken_by(table.bytes);
+  }
   // Adds the memory of such a call beside its operands.
   virtual void plan(const MatmulOp& op) = 0;
   virtual void plan(const AttentionOp& op) = 0;

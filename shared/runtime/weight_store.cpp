@@ -4,7 +4,10 @@ namespace edgedraft {
 
 Weight WeightStore::add(const TensorView& tensor) {
   if (!tensor.present()) return {};
-  return keep(backend_.upload(tensor.bytes), tensor);
+  return keep(
+      backend_.upload_table(
+          {.type = tensor.type, .rows = tensor.rows, .cols = tensor.cols, .bytes = tensor.bytes}),
+      tensor);
 }
 
 Weight WeightStore::add_vector(const TensorView& tensor) {

@@ -20,9 +20,12 @@
 //   q6_k   128 bytes of low fours | 64 bytes of high twos | 16 scales i8, one per 16 | d f16;
 //          per 128 elements: low fours as in q4_k but in runs of 64, bits 2g, 2g+1 of byte i for
 //          element 32 g + i                                              x = d scale (q - 32)
+//   q2_k   16 bytes, one per 16 elements: scale low, minimum high | 64 bytes: per 128 elements,
+//   bits
+//          2g, 2g+1 of byte i for element 32 g + i | d f16, m f16        x = d scale q - m minimum
 //
-// Decoding rounds only the sum in q4_1 and q5_1 and the difference in q4_k and q5_k: every product
-// fits a float's 24 bits.
+// coded_blocks.h has the others. Decoding rounds only the sum in q4_1 and q5_1 and the difference
+// in q2_k, q4_k and q5_k: every product fits a float's 24 bits.
 //
 // Source    the ggml project's reference implementation
 namespace edgedraft::blocks {
@@ -38,6 +41,7 @@ void decode_q5_1(const std::byte* from, float* to);
 void decode_q4_k(const std::byte* from, float* to);
 void decode_q5_k(const std::byte* from, float* to);
 void decode_q6_k(const std::byte* from, float* to);
+void decode_q2_k(const std::byte* from, float* to);
 
 // Inverse. All but q8_0 search for the scale with the least squared error among those that map the
 // largest element near the last level. Weighting large elements was measured to be worse.

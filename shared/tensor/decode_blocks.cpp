@@ -110,4 +110,17 @@ void decode_q6_k(const std::byte* from, float* to) {
   }
 }
 
+void decode_q2_k(const std::byte* from, float* to) {
+  const std::byte* twos = from + 16;
+  const float d = half_at(from + 80);
+  const float m = half_at(from + 82);
+  for (std::uint32_t i = 0; i < kLargeCount; ++i) {
+    const std::uint32_t group = byte_at(from + i / 16);
+    const std::uint32_t two = byte_at(twos + i / 128 * 32 + i % 32) >> (i / 32 % 4 * 2) & 3u;
+    const float scale = d * static_cast<float>(group & 15u);
+    const float minimum = m * static_cast<float>(group >> 4);
+    to[i] = scale * static_cast<float>(two) - minimum;
+  }
+}
+
 }  // namespace edgedraft::blocks

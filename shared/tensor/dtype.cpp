@@ -4,15 +4,23 @@
 
 #include "shared/base/check.h"
 #include "shared/tensor/blocks.h"
+#include "shared/tensor/coded_blocks.h"
 
 namespace edgedraft {
 namespace {
 
-// Conversion of a block to floats and back.
+// Conversion of a block to floats and, if is_writable, back.
 struct BlockCodec {
   void (*decode)(const std::byte* from, float* to);
   void (*encode)(const float* from, std::byte* to);
 };
+
+template <DType kType>
+void decode_by_codes(const std::byte* from, float* to) {
+  std::byte coded[coded_block_bytes(kType)];
+  blocks::code_block(kType, from, coded);
+  blocks::decode_coded(kType, coded, to);
+}
 
 BlockCodec codec_of(DType type) {
   switch (type) {
@@ -32,6 +40,26 @@ BlockCodec codec_of(DType type) {
       return {blocks::decode_q5_k, blocks::encode_q5_k};
     case DType::q6_k:
       return {blocks::decode_q6_k, blocks::encode_q6_k};
+    case DType::q2_k:
+      return {blocks::decode_q2_k, nullptr};
+    case DType::q3_k:
+      return {decode_by_codes<DType::q3_k>, nullptr};
+    case DType::iq4_xs:
+      return {decode_by_codes<DType::iq4_xs>, nullptr};
+    case DType::iq3_s:
+      return {decode_by_codes<DType::iq3_s>, nullptr};
+    case DType::iq3_xxs:
+      return {decode_by_codes<DType::iq3_xxs>, nullptr};
+    case DType::iq2_s:
+      return {decode_by_codes<DType::iq2_s>, nullptr};
+    case DType::iq2_xs:
+      return {decode_by_codes<DType::iq2_xs>, nullptr};
+    case DType::iq2_xxs:
+      return {decode_by_codes<DType::iq2_xxs>, nullptr};
+    case DType::iq4_nl:
+      return {decode_by_codes<DType::iq4_nl>, nullptr};
+    case DType::mxfp4:
+      return {decode_by_codes<DType::mxfp4>, nullptr};
     case DType::f32:
     case DType::f16:
     case DType::bf16:
@@ -120,6 +148,7 @@ void dequantize_row(DType type, ByteView from, std::span<float> to) {
 }
 
 void quantize_row(DType type, std::span<const float> from, std::span<std::byte> to) {
+  EDGEDRAFT_CHECK(is_writable(type));
   EDGEDRAFT_CHECK(row_bytes(type, from.size()) == to.size());
   switch (type) {
     case DType::f32:

@@ -26,7 +26,7 @@ std::uint16_t float_to_bfloat16(float value);
 // Decodes a row. Requires from.size() == row_bytes(type, to.size()).
 void dequantize_row(DType type, ByteView from, std::span<float> to);
 // Inverse, rounding to nearest. Types of 4, 5 and 6 bits search for good scales.
-// Requires to.size() == row_bytes(type, from.size()).
+// Requires is_writable(type) and to.size() == row_bytes(type, from.size()).
 void quantize_row(DType type, std::span<const float> from, std::span<std::byte> to);
 
 }  // namespace edgedraft

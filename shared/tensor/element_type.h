@@ -27,11 +27,25 @@ enum class DType : std::uint8_t {
   q4_k,
   q5_k,
   q6_k,
+  // Read only (is_writable).
+  q2_k,
+  // Coded (coded_blocks.h): blocks of 256, then of 32.
+  q3_k,
+  iq4_xs,
+  iq3_s,
+  iq3_xxs,
+  iq2_s,
+  iq2_xs,
+  iq2_xxs,
+  iq4_nl,
+  mxfp4,
 };
 
-inline constexpr DType kDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q8_0,
-                                    DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
-                                    DType::q4_k, DType::q5_k, DType::q6_k};
+inline constexpr DType kDTypes[] = {
+    DType::f32,     DType::f16,    DType::bf16,  DType::q8_0,    DType::q4_0,  DType::q4_1,
+    DType::q5_0,    DType::q5_1,   DType::q4_k,  DType::q5_k,    DType::q6_k,  DType::q2_k,
+    DType::q3_k,    DType::iq4_xs, DType::iq3_s, DType::iq3_xxs, DType::iq2_s, DType::iq2_xs,
+    DType::iq2_xxs, DType::iq4_nl, DType::mxfp4};
 
 struct DTypeTraits {
   const char* name;           // as in --type and reports; device code cannot make a string_view
@@ -63,6 +77,26 @@ EDGEDRAFT_HOST_DEVICE constexpr DTypeTraits traits(DType type) {
       return {"q5_k", 256, 176};
     case DType::q6_k:
       return {"q6_k", 256, 210};
+    case DType::q2_k:
+      return {"q2_k", 256, 84};
+    case DType::q3_k:
+      return {"q3_k", 256, 110};
+    case DType::iq4_xs:
+      return {"iq4_xs", 256, 136};
+    case DType::iq3_s:
+      return {"iq3_s", 256, 110};
+    case DType::iq3_xxs:
+      return {"iq3_xxs", 256, 98};
+    case DType::iq2_s:
+      return {"iq2_s", 256, 82};
+    case DType::iq2_xs:
+      return {"iq2_xs", 256, 74};
+    case DType::iq2_xxs:
+      return {"iq2_xxs", 256, 66};
+    case DType::iq4_nl:
+      return {"iq4_nl", 32, 18};
+    case DType::mxfp4:
+      return {"mxfp4", 32, 17};
   }
   return {};
 }
@@ -70,6 +104,45 @@ EDGEDRAFT_HOST_DEVICE constexpr DTypeTraits traits(DType type) {
 // True for plain floats, false for blocks.
 EDGEDRAFT_HOST_DEVICE constexpr bool is_float(DType type) {
   return type == DType::f32 || type == DType::f16 || type == DType::bf16;
+}
+
+// True if elements are codes of four bits into a table, once their grids are resolved.
+EDGEDRAFT_HOST_DEVICE constexpr bool is_coded(DType type) {
+  return type >= DType::q3_k;
+}
+
+// True if quantize_row can encode it.
+constexpr bool is_writable(DType type) {
+  return type < DType::q2_k;
+}
+
+// Elements of a coded type: x = kUnit scale value[code]. `scale` is what the block holds.
+struct CodeTable {
+  std::int8_t value[16];
+  float unit;  // a power of two
+};
+EDGEDRAFT_HOST_DEVICE constexpr CodeTable code_table(DType type) {
+  switch (type) {
+    case DType::q3_k:
+      return {{-4, -3, -2, -1, 0, 1, 2, 3}, 1.0f};
+    case DType::iq3_s:
+      return {{1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15}, 1.0f};
+    case DType::iq3_xxs:
+      return {{2, 6, 10, 14, 18, 22, 26, 31, -2, -6, -10, -14, -18, -22, -26, -31}, 0.5f};
+    case DType::iq2_s:
+    case DType::iq2_xs:
+    case DType::iq2_xxs:
+      return {{8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43}, 0.125f};
+    case DType::mxfp4:
+      return {{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}, 1.0f};
+    default:  // iq4_nl, iq4_xs
+      return {{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}, 1.0f};
+  }
+}
+
+// Bytes per block in coded layout (coded_blocks.h).
+EDGEDRAFT_HOST_DEVICE constexpr std::uint32_t coded_block_bytes(DType type) {
+  return traits(type).block_count == 32 ? 18 : 146;
 }
 
 }  // namespace edgedraft

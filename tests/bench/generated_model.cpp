@@ -1,6 +1,7 @@
 #include "tests/bench/generated_model.h"
 
 #include "tests/bench/known_shapes.h"
+#include "tests/support/read_only_blocks.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -49,6 +50,8 @@ void tame(DType type, std::span<std::byte> bytes) {
         store_le(&bytes[i], kMinimum);
       }
       return;
+    default:
+      return test::set_scales(type, 0.1f, bytes);
   }
 }
 

@@ -15,16 +15,27 @@ import tempfile
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 SCHEMA = os.path.join(os.path.dirname(HERE), "..", "..", "shared", "protocol", "messages.fbs")
 
-# Elements and bytes of a block: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K.
+# Elements and bytes of a block: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ2_XXS, IQ2_XS, IQ3_XXS,
+# IQ4_NL, IQ3_S, IQ2_S, IQ4_XS, MXFP4.
 BLOCKS = {
     2: (32, 18),
     3: (32, 20),
     6: (32, 22),
     7: (32, 24),
     8: (32, 34),
+    10: (256, 84),
+    11: (256, 110),
     12: (256, 144),
     13: (256, 176),
     14: (256, 210),
+    16: (256, 66),
+    17: (256, 74),
+    18: (256, 98),
+    20: (32, 18),
+    21: (256, 110),
+    22: (256, 82),
+    23: (256, 136),
+    39: (32, 17),
 }
 U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
 

@@ -28,18 +28,21 @@ struct Product {
 };
 
 TEST_P(ProductInvarianceTest, RowsMatchAtEveryWidth) {
-  for (const Product& p : {Product{DType::f32, 33, 31},    Product{DType::f32, 1029, 40},
-                           Product{DType::f16, 127, 65},   Product{DType::f16, 512, 33},
-                           Product{DType::bf16, 129, 37},  Product{DType::bf16, 1040, 64},
-                           Product{DType::q8_0, 32, 7},    Product{DType::q8_0, 384, 100},
-                           Product{DType::q8_0, 544, 70},  Product{DType::q8_0, 1120, 35},
-                           Product{DType::q4_0, 416, 70},  Product{DType::q4_0, 1120, 35},
-                           Product{DType::q4_1, 416, 70},  Product{DType::q5_0, 416, 70},
-                           Product{DType::q5_0, 1120, 35}, Product{DType::q5_1, 32, 7},
-                           Product{DType::q5_1, 1120, 35}, Product{DType::q4_k, 256, 70},
-                           Product{DType::q4_k, 1280, 35}, Product{DType::q5_k, 256, 33},
-                           Product{DType::q5_k, 1280, 35}, Product{DType::q6_k, 256, 70},
-                           Product{DType::q6_k, 1280, 35}}) {
+  for (const Product& p : {Product{DType::f32, 33, 31},      Product{DType::f32, 1029, 40},
+                           Product{DType::f16, 127, 65},     Product{DType::f16, 512, 33},
+                           Product{DType::bf16, 129, 37},    Product{DType::bf16, 1040, 64},
+                           Product{DType::q8_0, 32, 7},      Product{DType::q8_0, 384, 100},
+                           Product{DType::q8_0, 544, 70},    Product{DType::q8_0, 1120, 35},
+                           Product{DType::q4_0, 416, 70},    Product{DType::q4_0, 1120, 35},
+                           Product{DType::q4_1, 416, 70},    Product{DType::q5_0, 416, 70},
+                           Product{DType::q5_0, 1120, 35},   Product{DType::q5_1, 32, 7},
+                           Product{DType::q5_1, 1120, 35},   Product{DType::q4_k, 256, 70},
+                           Product{DType::q4_k, 1280, 35},   Product{DType::q5_k, 256, 33},
+                           Product{DType::q5_k, 1280, 35},   Product{DType::q6_k, 256, 70},
+                           Product{DType::q6_k, 1280, 35},   Product{DType::q2_k, 256, 70},
+                           Product{DType::q2_k, 1280, 35},   Product{DType::q3_k, 1280, 35},
+                           Product{DType::iq4_xs, 256, 70},  Product{DType::iq2_s, 1280, 35},
+                           Product{DType::iq4_nl, 1120, 35}, Product{DType::mxfp4, 416, 70}}) {
     const TestWeight w(backend(), p.type, p.outputs, p.inputs,
                        random_floats(p.inputs, std::size_t{p.outputs} * p.inputs));
     const TestWeight bias(backend(), DType::f32, 1, p.outputs, random_floats(3, p.outputs));

@@ -22,6 +22,7 @@
 #include "shared/runtime/backend.h"
 #include "shared/runtime/cpu_backend.h"
 #include "shared/runtime/layer.h"
+#include "tests/support/read_only_blocks.h"
 #include "tests/support/reference_backend.h"
 #include "tests/support/skip.h"
 
@@ -223,7 +224,8 @@ inline Floats attend(Backend& backend, const HeadShape& heads, const Matrix& q,
   return values_of(backend, y.all());
 }
 
-// A weight on a backend, with its bytes and decoded values.
+// A weight on a backend, with its bytes and decoded values. Types without an encoder have random
+// blocks, seeded by their count.
 struct TestWeight {
   TestWeight(Backend& backend, DType type, std::uint32_t rows, std::uint32_t cols,
              std::span<const float> numbers)
@@ -238,7 +240,7 @@ struct TestWeight {
     }
     buffer = backend.upload_matrix({.type = type, .rows = rows, .cols = cols, .bytes = bytes});
     weight = {.buffer = buffer.get(), .offset_bytes = 0, .type = type, .rows = rows, .cols = cols};
-    table_buffer = backend.upload(bytes);
+    table_buffer = backend.upload_table({.type = type, .rows = rows, .cols = cols, .bytes = bytes});
     table = weight;
     table.buffer = table_buffer.get();
   }
@@ -255,6 +257,12 @@ struct TestWeight {
                          std::span<const float> numbers) {
     const auto stride = static_cast<std::size_t>(*row_bytes(type, cols));
     Bytes bytes(rows * stride);
+    if (!is_writable(type)) {
+      Random random(numbers.size());
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+      test::set_scales(type, 1.0f, bytes);
+      return bytes;
+    }
     for (std::size_t r = 0; r < rows; ++r) {
       quantize_row(type, numbers.subspan(r * cols, cols),
                    std::span(bytes).subspan(r * stride, stride));

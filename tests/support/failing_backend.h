@@ -86,6 +86,10 @@ class FailingBackend final : public Backend {
     count(Operation::upload);
     return inner_->upload(bytes);
   }
+  std::unique_ptr<Buffer> upload_table(const MatrixBytes& table) override {
+    count(Operation::upload);
+    return inner_->upload_table(table);
+  }
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override {
     count(Operation::upload_matrix);
     return inner_->upload_matrix(matrix);
