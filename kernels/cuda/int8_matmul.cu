@@ -20,6 +20,8 @@ __host__ __device__ constexpr Tuning tuning(DType type, std::uint32_t column_til
       return {is_wide ? 0u : column_tiles == 1 ? 2u : 1u, 2, true};
     case DType::q8_0:
     case DType::q5_0:
+    case DType::iq4_nl:
+    case DType::mxfp4:
       return {is_wide ? 0u : 1u, 2, false};
     default:
       return {is_wide ? 0u : 1u, column_tiles == 1 ? 2 : 1, false};
@@ -48,8 +50,8 @@ __device__ void load_activations(const Int8MatmulArgs& a, std::uint32_t first_ro
   const std::size_t column = at + lane % 4 * 2;
   for (std::uint32_t i = 0; i < 2; ++i) {
     const bool exists = first_row + lane % 4 * 2 + i < a.rows;
-    x.scales[i] = exists ? a.scales[column + i] * Weights::kUnit : 0.0f;
-    if constexpr (Weights::kPacking.has_minimum) {
+    x.scales[i] = exists ? a.scales[column + i] * Weights::unit(a.codes) : 0.0f;
+    if constexpr (Weights::kHasSums) {
       x.sums[i] =
           exists ? reinterpret_cast<const float4*>(a.sums)[column + i] : make_float4(0, 0, 0, 0);
     }
@@ -63,12 +65,12 @@ __device__ inline float part(const float4& v, std::uint32_t i) {
 // sums += the group's products, in block order.
 template <class Weights>
 __device__ void add_group(const Weights& w, const BlockScales (&scales)[kBlocks],
-                          const Activations& x, float (&sums)[4]) {
+                          const Activations& x, const Codes& codes, float (&sums)[4]) {
   float of_group[4] = {};
 #pragma unroll
   for (std::uint32_t b = 0; b < kBlocks; ++b) {
     std::uint32_t weights[4];
-    w.fragment(b, weights);
+    w.fragment(b, codes, weights);
     const uint4& words = x.words[b / 2];
     const float of_rows[2] = {part(x.sums[0], b), part(x.sums[1], b)};
     add_block<Weights>(weights, scales[b], b % 2 == 0 ? words.x : words.z,
@@ -153,7 +155,7 @@ __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).b
 #pragma unroll
       for (std::uint32_t m = 0; m < 2; ++m) {
         if (!kOnce) read_scales(now[m], lane, scales[m]);
-        add_group(now[m], scales[m], x, sums[m][n]);
+        add_group(now[m], scales[m], x, a.codes, sums[m][n]);
       }
     }
   };
@@ -216,15 +218,23 @@ cudaError_t narrow_int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream) 
       return run<DType::q5_k>(args, stream);
     case DType::q6_k:
       return run<DType::q6_k>(args, stream);
-    default:
-      return cudaErrorInvalidValue;
+    case DType::q2_k:
+      return run<DType::q2_k>(args, stream);
+    case DType::iq4_nl:
+      return run<DType::iq4_nl>(args, stream);
+    case DType::mxfp4:
+      return run<DType::mxfp4>(args, stream);
+    default:  // other coded types differ by their codes only
+      return is_coded(args.type) ? run<DType::iq4_xs>(args, stream) : cudaErrorInvalidValue;
   }
 }
 
 cudaError_t int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream) {
+  Int8MatmulArgs all = args;
+  if (is_coded(args.type)) all.codes = codes_of(args.type);
   const ProductKernel kernel = product_kernel(args);
-  return kernel == ProductKernel::narrow ? narrow_int8_matmul(args, stream)
-                                         : wide_int8_matmul(args, kernel, stream);
+  return kernel == ProductKernel::narrow ? narrow_int8_matmul(all, stream)
+                                         : wide_int8_matmul(all, kernel, stream);
 }
 
 }  // namespace edgedraft::cuda

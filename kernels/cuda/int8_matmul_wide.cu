@@ -26,7 +26,7 @@ class Int8Source {
   static constexpr std::uint32_t kTilePieces = kFactorsAt + kFactorPieces;
   static constexpr std::uint32_t kTiles = Tile::kOutputs / 16;
   static constexpr std::uint32_t kRowPieces = kGroup / kPieceBytes;
-  static constexpr bool kHasSums = Group::kPacking.has_minimum;
+  static constexpr bool kHasSums = Group::kHasSums;
 
   static constexpr std::uint32_t kValuesAt = kTiles * kTilePieces;
   static constexpr std::uint32_t kScalesAt = kValuesAt + Tile::kRows * kRowPieces;
@@ -107,7 +107,7 @@ class Int8Source {
         BlockScales scales[2];
 #pragma unroll
         for (std::uint32_t m = 0; m < 2; ++m) {
-          read_tile(tiles + m * kTilePieces, lane, b, fragments[m], scales[m]);
+          read_tile(tiles + m * kTilePieces, lane, b, a_.codes, fragments[m], scales[m]);
         }
 #pragma unroll
         for (std::uint32_t n = 0; n < 4; ++n) {
@@ -132,7 +132,7 @@ class Int8Source {
           reinterpret_cast<const float2*>(pieces + kScalesAt)[(first_row + n * 8) / 2 + lane % 4];
 #pragma unroll
       for (std::uint32_t i = 0; i < 4; ++i) {
-        const float scale = (i % 2 == 0 ? scales.x : scales.y) * Group::kUnit;
+        const float scale = (i % 2 == 0 ? scales.x : scales.y) * Group::unit(a_.codes);
 #pragma unroll
         for (std::uint32_t m = 0; m < 2; ++m) {
           sums[m][n][i] = fmaf(scale, of_group[m][n][i], sums[m][n][i]);
@@ -169,13 +169,14 @@ class Int8Source {
   }
   // Fragment a of a tile's block b and its scales.
   __device__ static void read_tile(const uint4* tile, std::uint32_t lane, std::uint32_t b,
-                                   std::uint32_t (&fragment)[4], BlockScales& scales) {
+                                   const Codes& codes, std::uint32_t (&fragment)[4],
+                                   BlockScales& scales) {
     const auto* const others = reinterpret_cast<const std::uint32_t*>(tile + kRestAt) +
                                (lane * 2 + b / 2) * Group::kRestBits;
     std::uint32_t rest[2] = {};
     if constexpr (Group::kRestBits > 0) rest[0] = others[0];
     if constexpr (Group::kRestBits > 1) rest[1] = others[1];
-    Group::unpack(tile[(Group::kPacking.bits == 8 ? b : b / 2) * kWarp + lane], rest, b % 2,
+    Group::unpack(tile[(Group::kPacking.bits == 8 ? b : b / 2) * kWarp + lane], rest, b % 2, codes,
                   fragment);
     Group::unpack_scales(
         reinterpret_cast<const std::uint32_t*>(tile + kTileScalesAt) +
@@ -229,8 +230,14 @@ cudaError_t run_type(const Int8MatmulArgs& args, cudaStream_t stream) {
       return run<DType::q5_k, Tile>(args, stream);
     case DType::q6_k:
       return run<DType::q6_k, Tile>(args, stream);
+    case DType::q2_k:
+      return run<DType::q2_k, Tile>(args, stream);
+    case DType::iq4_nl:
+      return run<DType::iq4_nl, Tile>(args, stream);
+    case DType::mxfp4:
+      return run<DType::mxfp4, Tile>(args, stream);
     default:
-      return cudaErrorInvalidValue;
+      return is_coded(args.type) ? run<DType::iq4_xs, Tile>(args, stream) : cudaErrorInvalidValue;
   }
 }
 

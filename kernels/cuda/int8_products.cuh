@@ -55,7 +55,24 @@ struct BlockScales {
   float first[2];
   float second[2];  // for the last 16 inputs, if they have their own
   float minimums[2];
+  float second_minimums[2];
 };
+
+// The values of eight codes: those in the high and in the low halves of a word's bytes.
+struct CodedWords {
+  std::uint32_t high;
+  std::uint32_t low;
+};
+__device__ inline std::uint32_t values_of_four(const Codes& codes, std::uint32_t four) {
+  const std::uint32_t lower = __byte_perm(codes.words[0], codes.words[1], four);
+  const std::uint32_t upper = __byte_perm(codes.words[2], codes.words[3], four);
+  return __byte_perm(lower, upper, 0x3210u | (four & 0x8888u) >> 1);
+}
+__device__ inline CodedWords values_of(const Codes& codes, std::uint32_t word) {
+  const std::uint32_t first = values_of_four(codes, word);
+  const std::uint32_t second = values_of_four(codes, word >> 16);
+  return {__byte_perm(first, second, 0x7531u), __byte_perm(first, second, 0x6420u)};
+}
 
 // A group of a tile. All loads are independent, so that many are in flight.
 template <DType kType>
@@ -70,8 +87,13 @@ struct Weights {
   static constexpr bool kHalves = kPacking.has_minimum || kPacking.is_k;
   // Factor on the elements. Signed ones are in the upper bits of a byte; the activations' scales
   // compensate for it, which is exact.
-  static constexpr std::uint32_t kShift = kPacking.is_signed ? 8 - kPacking.bits : 0;
-  static constexpr float kUnit = 1.0f / (1u << kShift);
+  static constexpr std::uint32_t kShift =
+      kPacking.is_signed && !kPacking.is_coded ? 8 - kPacking.bits : 0;
+  __device__ static float unit(const Codes& codes) {
+    return kPacking.is_coded ? codes.unit : 1.0f / (1u << kShift);
+  }
+  // True if minimums need the activations' sums; halves have none stored.
+  static constexpr bool kHasSums = kPacking.has_minimum && !kPacking.has_halves;
 
   uint4 numbers[kNumberWords];
   std::uint32_t rest[kRestWords > 0 ? kRestWords : 1];
@@ -97,18 +119,25 @@ struct Weights {
   }
 
   // Fragment a of block b.
-  __device__ void fragment(std::uint32_t b, std::uint32_t (&a)[4]) const {
-    unpack(numbers[kPacking.bits == 8 ? b : b / 2], rest + b / 2 * kRestBits, b % 2, a);
+  __device__ void fragment(std::uint32_t b, const Codes& codes, std::uint32_t (&a)[4]) const {
+    unpack(numbers[kPacking.bits == 8 ? b : b / 2], rest + b / 2 * kRestBits, b % 2, codes, a);
   }
   // Fragment a of block `block` (0 or 1) of a pair. `some`: the pair's elements, or the block's if
   // they have 8 bits; `others`: the remaining bits.
   __device__ static void unpack(const uint4& some, const std::uint32_t* others, std::uint32_t block,
-                                std::uint32_t (&a)[4]) {
+                                const Codes& codes, std::uint32_t (&a)[4]) {
     if constexpr (kPacking.bits == 8) {
       a[0] = some.x;
       a[1] = some.y;
       a[2] = some.z;
       a[3] = some.w;
+    } else if constexpr (kPacking.is_coded) {
+      const CodedWords first = values_of(codes, block == 0 ? some.x : some.z);
+      const CodedWords second = values_of(codes, block == 0 ? some.y : some.w);
+      a[0] = first.high;
+      a[1] = first.low;
+      a[2] = second.high;
+      a[3] = second.low;
     } else {
       const std::uint32_t words[2] = {block == 0 ? some.x : some.z, block == 0 ? some.y : some.w};
 #pragma unroll
@@ -136,7 +165,22 @@ struct Weights {
   }
   __device__ static void unpack_scales(const std::uint32_t* words, const std::uint32_t* pairs,
                                        BlockScales& all) {
-    if constexpr (!kPacking.is_k) {
+    if constexpr (kType == DType::mxfp4) {
+      all.first[0] = all.second[0] = __uint_as_float(words[0] << 16);
+      all.first[1] = all.second[1] = __uint_as_float(words[0] & 0xFFFF0000u);
+    } else if constexpr (kPacking.has_halves) {
+      const std::uint32_t scales = words[0] & 0x0F0F0F0Fu;
+      const std::uint32_t minimums = words[0] >> 4 & 0x0F0F0F0Fu;
+#pragma unroll
+      for (std::uint32_t below = 0; below < 2; ++below) {
+        const float factor = below == 0 ? low_half(pairs[0]) : high_half(pairs[0]);
+        const float minimum = -(below == 0 ? low_half(pairs[1]) : high_half(pairs[1]));
+        all.first[below] = __fmul_rn(factor, byte_value(scales, below, 0));
+        all.second[below] = __fmul_rn(factor, byte_value(scales, 2 + below, 0));
+        all.minimums[below] = __fmul_rn(minimum, byte_value(minimums, below, 0));
+        all.second_minimums[below] = __fmul_rn(minimum, byte_value(minimums, 2 + below, 0));
+      }
+    } else if constexpr (!kPacking.is_k) {
       all.first[0] = all.second[0] = low_half(words[0]);
       all.first[1] = all.second[1] = high_half(words[0]);
       if constexpr (kPacking.has_minimum) {
@@ -192,7 +236,8 @@ struct Weights {
 };
 
 // of_group += a block's products. `weights`: its fragment a; `low`, `high`: fragment b of eight
-// rows; `sums`: activation sums of the block in rows 2 t, 2 t + 1, for minimums.
+// rows; `sums`: activation sums of the block in rows 2 t, 2 t + 1, for minimums. Minimums of halves
+// need a sum per 16 inputs, which are products with ones.
 template <class Weights>
 __device__ void add_block(const std::uint32_t (&weights)[4], const BlockScales& scales,
                           std::uint32_t low, std::uint32_t high, const float (&sums)[2],
@@ -202,12 +247,22 @@ __device__ void add_block(const std::uint32_t (&weights)[4], const BlockScales& 
     std::int32_t second[4] = {kNoSum, kNoSum, kNoSum, kNoSum};
     mma_int8_16(first, {weights[0], weights[1]}, low);
     mma_int8_16(second, {weights[2], weights[3]}, high);
+    std::int32_t low_sum[4] = {kNoSum, kNoSum, kNoSum, kNoSum};
+    std::int32_t high_sum[4] = {kNoSum, kNoSum, kNoSum, kNoSum};
+    if constexpr (Weights::kPacking.has_halves) {
+      constexpr std::uint32_t kOnes = 0x01010101u;
+      mma_int8_16(low_sum, {kOnes, kOnes}, low);
+      mma_int8_16(high_sum, {kOnes, kOnes}, high);
+    }
 #pragma unroll
     for (std::uint32_t i = 0; i < 4; ++i) {
       float& sum = of_group[i];
       sum = fmaf(scales.first[i / 2], sum_value(first[i]), sum);
       sum = fmaf(scales.second[i / 2], sum_value(second[i]), sum);
-      if constexpr (Weights::kPacking.has_minimum) {
+      if constexpr (Weights::kPacking.has_halves) {
+        sum = fmaf(scales.minimums[i / 2], sum_value(low_sum[i]), sum);
+        sum = fmaf(scales.second_minimums[i / 2], sum_value(high_sum[i]), sum);
+      } else if constexpr (Weights::kPacking.has_minimum) {
         sum = fmaf(scales.minimums[i / 2], sums[i % 2], sum);
       }
     }

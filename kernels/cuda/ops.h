@@ -25,16 +25,19 @@ struct ConstRows {
   std::size_t stride;
 };
 
-// Bytes per row of weights in file format.
+// Bytes per row of weights in file format, and of coded types in coded layout
+// (shared/tensor/coded_blocks.h).
 // Requires  cols a multiple of the type's block
 __host__ __device__ constexpr std::size_t row_bytes(DType type, std::uint32_t cols) {
-  return std::size_t{cols / traits(type).block_count} * traits(type).block_bytes;
+  const DTypeTraits t = traits(type);
+  return std::size_t{cols / t.block_count} *
+         (is_coded(type) ? coded_block_bytes(type) : t.block_bytes);
 }
 
 // y[r] = table[tokens[r]] as float32.
 struct EmbedArgs {
   DType type;
-  const std::byte* table;  // [vocabulary, cols], file format
+  const std::byte* table;  // [vocabulary, cols], row_bytes each
   const std::uint32_t* tokens;
   std::uint32_t rows;
   std::uint32_t cols;
@@ -139,10 +142,12 @@ struct GateQuantizeArgs {
 struct Packing {
   std::uint32_t bits;  // per element; bits beyond four are stored apart
   bool is_signed;      // two's complement
-  bool has_minimum;    // per 32 inputs
+  bool has_minimum;    // per 32 inputs, or per 16 if has_halves
   // K types: scales and minimums are bytes, with one float16 factor per 256 inputs. Other types:
-  // one float16 per 32 inputs.
+  // one float16 per 32 inputs; mxfp4's is a bfloat16.
   bool is_k;
+  bool has_halves = false;  // scale and minimum per 16 inputs, four bits each
+  bool is_coded = false;    // elements are codes
 
   __host__ __device__ constexpr std::uint32_t rest_bits() const { return bits == 8 ? 0 : bits - 4; }
   __host__ __device__ constexpr std::uint32_t scale_words() const {
@@ -169,6 +174,19 @@ __host__ __device__ constexpr Packing packing(DType type) {
       return {5, false, true, true};
     case DType::q6_k:
       return {6, true, false, true};
+    case DType::q2_k:
+      return {4, false, true, true, true};
+    case DType::q3_k:
+    case DType::iq4_xs:
+    case DType::iq3_s:
+    case DType::iq3_xxs:
+    case DType::iq2_s:
+    case DType::iq2_xs:
+    case DType::iq2_xxs:
+      return {4, true, false, true, false, true};
+    case DType::iq4_nl:
+    case DType::mxfp4:
+      return {4, true, false, false, false, true};
     default:
       return {8, true, false, false};
   }
@@ -191,12 +209,26 @@ __host__ __device__ constexpr PackedLayout packed_layout(DType type, std::uint32
 }
 struct PackWeightArgs {
   DType type;
-  const std::byte* weight;  // [outputs, inputs], file format
+  const std::byte* weight;  // [outputs, inputs], row_bytes each
   std::uint32_t outputs;
   std::uint32_t inputs;
   std::byte* packed;  // packed_layout(...).total bytes, 16-byte aligned
 };
 [[nodiscard]] cudaError_t pack_weight(const PackWeightArgs& args, cudaStream_t stream);
+
+// Values of a coded type's codes, as signed bytes, and the unit of its scales (element_type.h).
+struct Codes {
+  std::uint32_t words[4];
+  float unit;
+};
+constexpr Codes codes_of(DType type) {
+  const CodeTable table = code_table(type);
+  Codes codes{{}, table.unit};
+  for (std::uint32_t i = 0; i < 16; ++i) {
+    codes.words[i / 4] |= std::uint32_t{static_cast<std::uint8_t>(table.value[i])} << i % 4 * 8;
+  }
+  return codes;
+}
 
 // Quantized weights by activations of `quantize`: int8 products are summed exactly per block and
 // scaled in float32.
@@ -209,6 +241,7 @@ struct Int8MatmulArgs {
   std::uint32_t rows;
   std::uint32_t inputs;
   std::uint32_t product_count;
+  Codes codes;  // set by int8_matmul
   Product products[kProductsMax];
 };
 [[nodiscard]] cudaError_t int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream);

@@ -14,7 +14,7 @@
 //   scales    of rows g, g + 8 for block t, at ((S * 4 + t) * 8 + g) * 4 * scale_words: a pair of
 //             float16, then that of -minimums, if there are any. K types: four bytes, scales and
 //             then minimums; without minimums, scales for the first 16 inputs and for the others,
-//             plus 128
+//             plus 128; in halves, likewise, scales low and minimums high in a byte
 //   factors   of K types, at (S / 2 * 8 + g) * 4 * factor_words: pairs of float16 as above
 namespace edgedraft::cuda {
 namespace {
@@ -66,7 +66,8 @@ __global__ void pack_weight_kernel(PackJob job) {
       const std::uint32_t place = (4 * block + i) * rest_bits;
       for (std::uint32_t k = 0; k < 4; ++k) {
         const Element e = element_at(a, output + i % 2 * 8, input + i / 2 * 16 + k);
-        const std::uint32_t bits = static_cast<std::uint32_t>(e.level) & ((1u << p.bits) - 1);
+        const std::uint32_t bits =
+            p.is_coded ? e.code : static_cast<std::uint32_t>(e.level) & ((1u << p.bits) - 1);
         if (rest_bits == 0) {
           fragment[i] |= bits << 8 * k;
           continue;
@@ -103,13 +104,15 @@ __global__ void pack_weight_kernel(PackJob job) {
     if (p.has_minimum) scales[1] = minimum_factors;
     return;
   }
-  if (p.has_minimum) {
+  if (p.has_minimum && !p.has_halves) {
     scales[0] = bytes_of(row.scale, below.scale, row.minimum, below.minimum);
   } else {
     const Element second = element_at(a, output, input + 16);
     const Element below_second = element_at(a, output + 8, input + 16);
-    scales[0] =
-        bytes_of(row.scale + 128, below.scale + 128, second.scale + 128, below_second.scale + 128);
+    const auto byte = [&p](const Element& e) {
+      return p.has_halves ? e.scale | e.minimum << 4 : e.scale + 128;
+    };
+    scales[0] = bytes_of(byte(row), byte(below), byte(second), byte(below_second));
   }
   if (group % 2 != 0 || t != 0) return;
   auto* const shared_factors = reinterpret_cast<std::uint32_t*>(a.packed + job.layout.factors) +

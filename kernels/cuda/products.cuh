@@ -62,6 +62,8 @@ constexpr ProductCosts product_costs(DType type) {
       return {{{narrow, 32, 32, 132, 27}, {few, 64, 32, 132, 42}, {many, 128, 64, 264, 232}}};
     case DType::q8_0:
     case DType::q5_0:
+    case DType::iq4_nl:
+    case DType::mxfp4:
       return {{{narrow, 32, 32, 132, 7}, {few, 64, 32, 132, 16}, {many, 128, 64, 264, 65}}};
     case DType::q4_0:
       return {{{narrow, 32, 32, 132, 7}, {few, 64, 32, 264, 22}, {many, 128, 64, 264, 66}}};

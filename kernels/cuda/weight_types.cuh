@@ -2,9 +2,9 @@
 
 #include "kernels/cuda/device.cuh"
 
-// Element types of weights in file format (shared/tensor/blocks.h), one element at a time, for
-// embedding tables and packing. Products and differences are rounded one by one, for bits equal to
-// the CPU decoder's.
+// Element types of weights in file format (shared/tensor/blocks.h) or coded layout
+// (coded_blocks.h), one element at a time, for embedding tables and packing. Products and
+// differences are rounded one by one, for bits equal to the CPU decoder's.
 namespace edgedraft::cuda {
 
 __device__ inline std::uint32_t byte_at(const std::byte* from) {
@@ -14,17 +14,20 @@ __device__ inline std::uint16_t half_bits_at(const std::byte* from) {
   return static_cast<std::uint16_t>(byte_at(from) | byte_at(from + 1) << 8);
 }
 
-// x = factor * scale * level - minimum_factor * minimum, with factors in float16. `level` and
-// `scale` are in -128..127.
+// x = factor * scale * level - minimum_factor * minimum, with factors in float16, mxfp4's in
+// bfloat16. `level` and `scale` are in -128..127. Coded types: the level's code; their unit is left
+// out.
 struct Element {
   std::int32_t level;
   std::uint16_t factor;
   std::int32_t scale;
   std::uint16_t minimum_factor;
   std::int32_t minimum;
+  std::uint32_t code;
 };
-__device__ inline float scale_of(const Element& e) {
-  return __fmul_rn(half_to_float(e.factor), static_cast<float>(e.scale));
+__device__ inline float scale_of(DType type, const Element& e) {
+  const float factor = type == DType::mxfp4 ? bfloat16_to_float(e.factor) : half_to_float(e.factor);
+  return __fmul_rn(factor, static_cast<float>(e.scale));
 }
 __device__ inline float minimum_of(const Element& e) {
   return __fmul_rn(half_to_float(e.minimum_factor), static_cast<float>(e.minimum));
@@ -55,15 +58,38 @@ __device__ inline Element small_element(DType type, const std::byte* block, std:
   return {number - (has_fifths ? 16 : 8), half_bits_at(block), 1, 0, 0};
 }
 
+// Element i of a block in coded layout.
+__device__ inline Element coded_element(DType type, const std::byte* block, std::uint32_t i) {
+  const bool is_large = traits(type).block_count > 32;
+  const std::uint32_t both = byte_at(block + (is_large ? 18 : 2) + i / 32 * 16 + i % 16);
+  const std::uint32_t code = both >> (i / 16 % 2 * 4) & 15u;
+  const std::int32_t scale = is_large ? static_cast<std::int8_t>(byte_at(block + 2 + i / 16)) : 1;
+  return {code_table(type).value[code], half_bits_at(block), scale, 0, 0, code};
+}
+
+// Scale and minimum are per 16 elements.
+__device__ inline Element q2_k_element(const std::byte* block, std::uint32_t i) {
+  const std::uint32_t group = byte_at(block + i / 16);
+  const std::uint32_t level = byte_at(block + 16 + i / 128 * 32 + i % 32) >> (i / 32 % 4 * 2) & 3u;
+  return {static_cast<std::int32_t>(level), half_bits_at(block + 80),
+          static_cast<std::int32_t>(group & 15u), half_bits_at(block + 82),
+          static_cast<std::int32_t>(group >> 4)};
+}
+
 // Element k of a row of a quantized type.
 __device__ inline Element element(DType type, const std::byte* row, std::uint32_t k) {
   const DTypeTraits t = traits(type);
+  if (is_coded(type)) {
+    const std::size_t index = k / t.block_count;
+    return coded_element(type, row + index * coded_block_bytes(type), k % t.block_count);
+  }
   const std::byte* block = row + std::size_t{k / t.block_count} * t.block_bytes;
   const std::uint32_t i = k % t.block_count;
   if (type == DType::q8_0) {
     return {static_cast<std::int8_t>(byte_at(block + 2 + i)), half_bits_at(block), 1, 0, 0};
   }
   if (t.block_count == 32) return small_element(type, block, i);
+  if (type == DType::q2_k) return q2_k_element(block, i);
   const std::uint32_t group = i / 32;
   if (type == DType::q6_k) {
     const std::uint32_t half = i / 128;
@@ -95,7 +121,8 @@ __device__ inline float decoded(DType type, const std::byte* row, std::uint32_t 
       return bfloat16_to_float(reinterpret_cast<const std::uint16_t*>(row)[k]);
     default: {
       const Element e = element(type, row, k);
-      const float product = __fmul_rn(scale_of(e), static_cast<float>(e.level));
+      const float product = __fmul_rn(scale_of(type, e), static_cast<float>(e.level));
+      if (is_coded(type)) return __fmul_rn(product, code_table(type).unit);
       return packing(type).has_minimum ? __fsub_rn(product, minimum_of(e)) : product;
     }
   }

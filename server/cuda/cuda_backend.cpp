@@ -14,6 +14,7 @@
 #include "server/cuda/cuda_views.h"
 #include "shared/base/check.h"
 #include "shared/runtime/op_checks.h"
+#include "shared/tensor/coded_blocks.h"
 
 namespace edgedraft::server {
 namespace {
@@ -62,11 +63,15 @@ class CudaBackend final : public Backend {
     return buffer;
   }
 
+  std::unique_ptr<Buffer> upload_table(const MatrixBytes& table) override {
+    return is_coded(table.type) ? upload(coded(table.type, table.bytes)) : upload(table.bytes);
+  }
+
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override {
     const auto row = row_bytes(matrix.type, matrix.cols);
     EDGEDRAFT_CHECK(row.has_value());
     EDGEDRAFT_CHECK(matrix.bytes.size() / *row == matrix.rows && matrix.bytes.size() % *row == 0);
-    auto file_order = upload(matrix.bytes);
+    auto file_order = upload_table(matrix);
     if (is_float(matrix.type)) return file_order;
     EDGEDRAFT_CHECK(matrix.experts > 0 && matrix.rows % matrix.experts == 0);
     const std::uint32_t outputs = matrix.rows / matrix.experts;

@@ -43,23 +43,31 @@ float product(DType type, const std::byte* weight, const Int8Row& x) {
     const std::uint32_t first = group * cuda::kGroup;
     for (std::uint32_t k = first; k < std::min(first + cuda::kGroup, inputs); k += kBlock) {
       std::int32_t products[2] = {};
-      std::int32_t values = 0;
+      std::int32_t values[2] = {};
       for (std::uint32_t i = 0; i < kBlock; ++i) {
         products[i / 16] += cuda::element(type, weight, k + i).level * x.values[k + i];
-        values += x.values[k + i];
+        values[i / 16] += x.values[k + i];
       }
       const cuda::Element low = cuda::element(type, weight, k);
       const cuda::Element high = cuda::element(type, weight, k + 16);
       if (packing.has_minimum || packing.is_k) {
-        of_group = std::fma(scale_of(low), static_cast<float>(products[0]), of_group);
-        of_group = std::fma(scale_of(high), static_cast<float>(products[1]), of_group);
-        of_group = std::fma(-minimum_of(low), static_cast<float>(values), of_group);
+        of_group = std::fma(scale_of(type, low), static_cast<float>(products[0]), of_group);
+        of_group = std::fma(scale_of(type, high), static_cast<float>(products[1]), of_group);
+        if (packing.has_halves) {
+          of_group = std::fma(-minimum_of(low), static_cast<float>(values[0]), of_group);
+          of_group = std::fma(-minimum_of(high), static_cast<float>(values[1]), of_group);
+        } else {
+          const std::int32_t all = values[0] + values[1];
+          of_group = std::fma(-minimum_of(low), static_cast<float>(all), of_group);
+        }
       } else {
-        of_group = std::fma(scale_of(low), static_cast<float>(products[0] + products[1]), of_group);
+        of_group =
+            std::fma(scale_of(type, low), static_cast<float>(products[0] + products[1]), of_group);
       }
     }
     float& sum = sums[group % kWarps];
-    sum = std::fma(x.scales[group], of_group, sum);
+    const float unit = is_coded(type) ? code_table(type).unit : 1.0f;
+    sum = std::fma(x.scales[group] * unit, of_group, sum);
   }
   float total = 0.0f;
   for (const float sum : sums) total += sum;
@@ -88,6 +96,7 @@ Floats multiplied(DType type, const std::vector<std::byte>& weight, const Floats
                                rows,
                                inputs,
                                1,
+                               {},
                                {{packed.data(), nullptr, {y.data(), outputs}, outputs, false}}},
                               nullptr),
             cudaSuccess);
@@ -127,9 +136,11 @@ TEST(PackedLayoutTest, TakesLittleMoreThanFile) {
     if (is_float(type)) continue;
     const auto packed = static_cast<double>(cuda::packed_layout(type, kRows, kCols).total);
     const auto file = static_cast<double>(kRows * cuda::row_bytes(type, kCols));
-    // q4_k and q5_k have six-bit scales in the file and eight-bit scales here.
+    // q4_k and q5_k have six-bit scales in the file and eight-bit scales here; q2_k has elements of
+    // two and of four bits.
     const bool has_small_scales = type == DType::q4_k || type == DType::q5_k;
-    EXPECT_EQ(packed - file, has_small_scales ? kRows * kCols / 64.0 : 0.0) << traits(type).name;
+    const double more = has_small_scales ? 1.0 / 64 : type == DType::q2_k ? 1.0 / 4 : 0.0;
+    EXPECT_EQ(packed - file, kRows * kCols * more) << traits(type).name;
   }
 }
 

@@ -65,11 +65,18 @@ class Case {
                   {{x_.data(), inputs_}, rows, inputs_, values.data(), scales.data(), sums.data()},
                   nullptr),
               cudaSuccess);
-    EXPECT_EQ(
-        cuda::int8_matmul(
-            {values.data(), scales.data(), sums.data(), type_, kernel, rows, inputs_, 1, {product}},
-            nullptr),
-        cudaSuccess);
+    EXPECT_EQ(cuda::int8_matmul({values.data(),
+                                 scales.data(),
+                                 sums.data(),
+                                 type_,
+                                 kernel,
+                                 rows,
+                                 inputs_,
+                                 1,
+                                 {},
+                                 {product}},
+                                nullptr),
+              cudaSuccess);
     return y;
   }
 

@@ -154,6 +154,7 @@ class Bench {
                               rows,
                               inputs,
                               1,
+                              {},
                               {product}},
                              timer_.stream());
         });

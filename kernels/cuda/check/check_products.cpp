@@ -46,6 +46,7 @@ class Multiplier {
                       rows,
                       inputs_,
                       1,
+                      {},
                       {{packed_.data(), bias, y, outputs_, false}}},
                      nullptr),
          "int8_matmul");

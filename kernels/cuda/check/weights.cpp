@@ -29,8 +29,10 @@ ScalePlaces scale_places(DType type) {
       return {0, 2};
     case DType::q6_k:
       return {208, -1};
+    case DType::q2_k:
+      return {80, 82};
     default:
-      return {-1, -1};
+      return {is_coded(type) ? 0 : -1, -1};
   }
 }
 
@@ -65,8 +67,25 @@ double small_block_number(DType type, const std::byte* block, std::uint32_t i) {
   return scale * (static_cast<double>(level) - (five ? 16.0 : 8.0));
 }
 
+double coded_number(DType type, const std::byte* block, std::uint32_t i) {
+  const bool is_large = traits(type).block_count == 256;
+  const std::uint16_t word = word_of(block);
+  double scale{type == DType::mxfp4 ? bfloat16_value(word) : half_value(word)};
+  if (is_large) scale *= static_cast<std::int8_t>(byte_of(block + 2 + i / 16));
+  const std::uint32_t code =
+      byte_of(block + (is_large ? 18 : 2) + i / 32 * 16 + i % 16) >> (i / 16 % 2 * 4) & 15;
+  const CodeTable table = code_table(type);
+  return scale * double{table.unit} * table.value[code];
+}
+
 double large_block_number(DType type, const std::byte* block, std::uint32_t i) {
   const std::uint32_t group = i / 32;
+  if (type == DType::q2_k) {
+    const std::uint32_t both = byte_of(block + i / 16);
+    const std::uint32_t two = byte_of(block + 16 + i / 128 * 32 + i % 32) >> (group % 4 * 2) & 3;
+    return double{half_value(word_of(block + 80))} * (both & 15) * two -
+           double{half_value(word_of(block + 82))} * (both >> 4);
+  }
   if (type == DType::q6_k) {
     const std::uint32_t low = byte_of(block + i / 128 * 64 + i % 64) >> (group % 4 / 2 * 4) & 15;
     const std::uint32_t high = byte_of(block + 128 + i / 128 * 32 + i % 32) >> (group % 4 * 2) & 3;
@@ -107,11 +126,19 @@ std::vector<std::byte> random_weight(DType type, std::uint32_t rows, std::uint32
   }
   const ScalePlaces places = scale_places(type);
   if (places.first < 0) return bytes;
-  for (std::size_t block = 0; block < bytes.size(); block += traits(type).block_bytes) {
+  const std::size_t step = is_coded(type) ? coded_block_bytes(type) : traits(type).block_bytes;
+  for (std::size_t block = 0; block < bytes.size(); block += step) {
+    if (is_coded(type) && traits(type).block_count == 256) {
+      // As in files: no scale is outside -32..31.
+      for (std::size_t i = 2; i < 18; ++i) {
+        bytes[block + i] = static_cast<std::byte>((byte_of(&bytes[block + i]) & 63) - 32);
+      }
+    }
     for (const int place : {places.first, places.second}) {
       if (place < 0) continue;
       // 2^-9 to 2^-7.
-      const auto bits = static_cast<std::uint16_t>(6u << 10 | random.below(2048));
+      const auto bits = static_cast<std::uint16_t>(
+          type == DType::mxfp4 ? 118u << 7 : 6u << 10 | random.below(2048));
       bytes[block + static_cast<std::size_t>(place)] = static_cast<std::byte>(bits & 255);
       bytes[block + static_cast<std::size_t>(place) + 1] = static_cast<std::byte>(bits >> 8);
     }
@@ -121,8 +148,10 @@ std::vector<std::byte> random_weight(DType type, std::uint32_t rows, std::uint32
 
 double weight_number(DType type, const std::byte* row, std::uint32_t i) {
   const DTypeTraits t = traits(type);
-  const std::byte* block = row + std::size_t{i / t.block_count} * t.block_bytes;
+  const std::size_t block_bytes = is_coded(type) ? coded_block_bytes(type) : t.block_bytes;
+  const std::byte* block = row + i / t.block_count * block_bytes;
   const std::uint32_t k = i % t.block_count;
+  if (is_coded(type)) return coded_number(type, block, k);
   switch (type) {
     case DType::f32:
       return double{reinterpret_cast<const float*>(row)[i]};

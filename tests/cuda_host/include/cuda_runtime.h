@@ -102,6 +102,15 @@ inline float __fmul_rn(float a, float b) {
 inline float __fsub_rn(float a, float b) {
   return a - b;
 }
+// Byte i is the one of both words that the low three bits of nibble i select.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const std::uint64_t both = std::uint64_t{y} << 32 | x;
+  unsigned bytes = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    bytes |= static_cast<unsigned>(both >> (selector >> 4 * i & 7) * 8 & 255) << 8 * i;
+  }
+  return bytes;
+}
 inline int __popcll(long long bits) {
   return __builtin_popcountll(static_cast<unsigned long long>(bits));
 }
