@@ -26,6 +26,16 @@ const uint kTypeQ5_1 = 7;
 const uint kTypeQ4_K = 8;
 const uint kTypeQ5_K = 9;
 const uint kTypeQ6_K = 10;
+const uint kTypeQ2_K = 11;
+const uint kTypeQ3_K = 12;  // coded from here on
+const uint kTypeIq4Xs = 13;
+const uint kTypeIq3S = 14;
+const uint kTypeIq3Xxs = 15;
+const uint kTypeIq2S = 16;
+const uint kTypeIq2Xs = 17;
+const uint kTypeIq2Xxs = 18;
+const uint kTypeIq4Nl = 19;  // blocks of 32 from here on
+const uint kTypeMxfp4 = 20;
 
 // Bindings after the call buffer.
 const uint kBindingsMax = 6;

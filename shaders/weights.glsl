@@ -1,5 +1,5 @@
-// Weights in file format, decoded one element at a time (shared/tensor/blocks.h). Include after
-// defining WEIGHT_WORDS, the array of uint that holds them, and with NARROW_STORAGE WEIGHT_BYTES,
+// Weights in file format (shared/tensor/blocks.h), coded types in coded layout (coded_blocks.h),
+// decoded one element at a time. Include after defining WEIGHT_WORDS, the array of uint that holds them, and with NARROW_STORAGE WEIGHT_BYTES,
 // WEIGHT_SHORTS and WEIGHT_HALVES, views of 8 and 16 bits.
 
 // Blocks start at even bytes, so 16 bits are in one word.
@@ -61,6 +61,67 @@ float q6_k(uint block, uint i) {
   return x;
 }
 
+float q2_k(uint block, uint i) {
+  uint group = byte_at(block + i / 16);
+  uint two = byte_at(block + 16 + (i / 128) * 32 + i % 32);
+  two = (two >> (2 * ((i / 32) % 4))) & 3u;
+  precise float product = half_at(block + 80) * float(group & 15u) * float(two);
+  precise float minimum = half_at(block + 82) * float(group >> 4);
+  precise float x = product - minimum;
+  return x;
+}
+
+// Values of the lower eight codes of a coded type, times its unit; the upper eight of all but iq4
+// and q3_k are their negatives.
+const float kCodesIq4[16] = float[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69,
+                                    89, 113);
+const float kCodesIq3Xxs[8] = float[](1, 3, 5, 7, 9, 11, 13, 15.5);
+const float kCodesIq2[8] = float[](1, 3.125, 5.375, 0, 0, 0, 0, 0);
+const float kCodesMxfp4[8] = float[](0, 1, 2, 3, 4, 6, 8, 12);
+
+float code_value(uint type, uint code) {
+  uint low = code & 7u;
+  float magnitude;
+  switch (type) {
+    case kTypeIq4Xs:
+    case kTypeIq4Nl:
+      return kCodesIq4[code];
+    case kTypeQ3_K:
+      return float(int(code) - 4);
+    case kTypeIq3S:
+      magnitude = float(2 * low + 1);
+      break;
+    case kTypeIq3Xxs:
+      magnitude = kCodesIq3Xxs[low];
+      break;
+    case kTypeMxfp4:
+      magnitude = kCodesMxfp4[low];
+      break;
+    default:
+      magnitude = kCodesIq2[low];
+  }
+  return code < 8 || magnitude == 0.0 ? magnitude : -magnitude;
+}
+
+float coded(uint type, uint row, uint i) {
+  if (type >= kTypeIq4Nl) {
+    uint block = row + (i / 32) * 18;
+    uint both = byte_at(block + 2 + i % 16);
+    uint code = i % 32 < 16 ? both & 15u : both >> 4;
+    float scale =
+        type == kTypeMxfp4 ? uintBitsToFloat(half_bits_at(block) << 16) : half_at(block);
+    precise float x = scale * code_value(type, code);
+    return x;
+  }
+  uint block = row + (i / 256) * 146;
+  uint j = i % 256;
+  uint both = byte_at(block + 18 + (j / 32) * 16 + j % 16);
+  uint code = j % 32 < 16 ? both & 15u : both >> 4;
+  float scale = float(signed_byte(byte_at(block + 2 + j / 16)));
+  precise float x = half_at(block) * scale * code_value(type, code);
+  return x;
+}
+
 // Element i of the row that begins at byte `row`.
 float element(uint type, uint row, uint i) {
   switch (type) {
@@ -94,7 +155,11 @@ float element(uint type, uint row, uint i) {
       return q4_k_or_q5_k(row + (i / 256) * 144, i % 256, false);
     case kTypeQ5_K:
       return q4_k_or_q5_k(row + (i / 256) * 176, i % 256, true);
-    default:
+    case kTypeQ6_K:
       return q6_k(row + (i / 256) * 210, i % 256);
+    case kTypeQ2_K:
+      return q2_k(row + (i / 256) * 84, i % 256);
+    default:
+      return coded(type, row, i);
   }
 }

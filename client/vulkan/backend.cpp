@@ -5,6 +5,7 @@
 
 #include "client/vulkan/scratch_sizes.h"
 #include "shared/base/check.h"
+#include "shared/tensor/coded_blocks.h"
 
 namespace edgedraft::client::vulkan {
 namespace {
@@ -90,8 +91,12 @@ std::unique_ptr<Buffer> VulkanBackend::upload(ByteView bytes) {
   return buffer;
 }
 
+std::unique_ptr<Buffer> VulkanBackend::upload_table(const MatrixBytes& table) {
+  return is_coded(table.type) ? upload(coded(table.type, table.bytes)) : upload(table.bytes);
+}
+
 std::unique_ptr<Buffer> VulkanBackend::upload_matrix(const MatrixBytes& matrix) {
-  if (!is_split(matrix.type)) return upload(matrix.bytes);
+  if (!is_split(matrix.type)) return upload_table(matrix);
   constexpr std::size_t kScaleBytes = 2;
   const std::size_t block_bytes = traits(matrix.type).block_bytes;
   const std::size_t number_bytes = block_bytes - kScaleBytes;
@@ -182,7 +187,7 @@ VulkanBackend::View VulkanBackend::view(const Weight& w) const {
 
 std::vector<VulkanBackend::WeightPart> VulkanBackend::parts(const Weight& w) const {
   const DeviceBuffer& buffer = device_buffer(w.buffer);
-  const std::uint64_t file_row = row_bytes(w.type, w.cols).value();
+  const std::uint64_t file_row = stored_row_bytes(w.type, w.cols);
   const std::uint64_t scales_row =
       buffer.scales_at() ? std::uint64_t{w.cols} / traits(w.type).block_count * 2 : 0;
   const std::uint64_t row = file_row - scales_row;

@@ -68,6 +68,7 @@ class VulkanBackend final : public MeasuredBackend {
   DType drafter_cache_type() const override { return kv_type_; }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
   std::unique_ptr<Buffer> upload(ByteView bytes) override;
+  std::unique_ptr<Buffer> upload_table(const MatrixBytes& table) override;
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;
   void write(const Matrix& to, std::span<const float> from) override;
   void wait() override;

@@ -75,6 +75,16 @@ std::uint32_t type_constant(DType type) {
   static_assert(shaders::kTypeQ4_K == static_cast<std::uint32_t>(DType::q4_k));
   static_assert(shaders::kTypeQ5_K == static_cast<std::uint32_t>(DType::q5_k));
   static_assert(shaders::kTypeQ6_K == static_cast<std::uint32_t>(DType::q6_k));
+  static_assert(shaders::kTypeQ2_K == static_cast<std::uint32_t>(DType::q2_k));
+  static_assert(shaders::kTypeQ3_K == static_cast<std::uint32_t>(DType::q3_k));
+  static_assert(shaders::kTypeIq4Xs == static_cast<std::uint32_t>(DType::iq4_xs));
+  static_assert(shaders::kTypeIq3S == static_cast<std::uint32_t>(DType::iq3_s));
+  static_assert(shaders::kTypeIq3Xxs == static_cast<std::uint32_t>(DType::iq3_xxs));
+  static_assert(shaders::kTypeIq2S == static_cast<std::uint32_t>(DType::iq2_s));
+  static_assert(shaders::kTypeIq2Xs == static_cast<std::uint32_t>(DType::iq2_xs));
+  static_assert(shaders::kTypeIq2Xxs == static_cast<std::uint32_t>(DType::iq2_xxs));
+  static_assert(shaders::kTypeIq4Nl == static_cast<std::uint32_t>(DType::iq4_nl));
+  static_assert(shaders::kTypeMxfp4 == static_cast<std::uint32_t>(DType::mxfp4));
   return static_cast<std::uint32_t>(type);
 }
 
@@ -103,7 +113,7 @@ void VulkanBackend::embed(const EmbedOp& op) {
   check_op(op);
   if (op.tokens.empty()) return;
   const View y = view(op.y);
-  const auto row = static_cast<std::uint32_t>(row_bytes(op.table.type, op.table.cols).value());
+  const auto row = static_cast<std::uint32_t>(stored_row_bytes(op.table.type, op.table.cols));
   EDGEDRAFT_CHECK(!device_buffer(op.table.buffer).scales_at());
   stream_.reserve(op.tokens.size_bytes(), 0);
   const std::uint32_t tokens_at = stream_.put(op.tokens);

@@ -86,7 +86,7 @@ void VulkanBackend::dispatch_product(PipelineKey key, const MatmulOp& op, const 
   key.constants[5] = tile.lanes;
   const std::uint32_t rows = rows_a_tile(op.x.rows);
   const std::uint64_t row_tiles = groups_for(op.x.rows, rows);
-  const auto row = static_cast<std::uint32_t>(row_bytes(op.weight.type, op.weight.cols).value());
+  const auto row = static_cast<std::uint32_t>(stored_row_bytes(op.weight.type, op.weight.cols));
   const View y = view(op.y);
   const View bias = op.bias ? view(op.bias) : View{};
   for (const WeightPart& part : parts(op.weight)) {

@@ -16,6 +16,13 @@ constexpr bool is_split(DType type) {
   return type == DType::q8_0 || type == DType::q4_0;
 }
 
+// Bytes of a stored row: of coded types in coded layout (coded_blocks.h).
+// Requires  cols a multiple of the type's block
+constexpr std::uint64_t stored_row_bytes(DType type, std::uint64_t cols) {
+  const DTypeTraits t = traits(type);
+  return cols / t.block_count * (is_coded(type) ? coded_block_bytes(type) : t.block_bytes);
+}
+
 // Words of a row of activations from quantize.comp: four int8 per word, then one scale per group,
 // padded to whole vectors.
 constexpr std::uint32_t quantized_row_words(std::uint32_t cols) {

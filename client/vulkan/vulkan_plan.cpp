@@ -28,7 +28,10 @@ class VulkanPlan final : public PlanningBackend {
   std::uint64_t taken_by(ByteView bytes) const override { return taken_by(bytes.size()); }
   // Integers and scales are stored separately, each aligned to a unit.
   std::uint64_t taken_by(const MatrixBytes& m) const override {
-    return taken_by(m.bytes.size()) + (vulkan::is_split(m.type) ? vulkan::Arena::kUnit : 0);
+    return taken_by_table(m) + (vulkan::is_split(m.type) ? vulkan::Arena::kUnit : 0);
+  }
+  std::uint64_t taken_by_table(const MatrixBytes& m) const override {
+    return taken_by(m.rows * vulkan::stored_row_bytes(m.type, m.cols));
   }
   void plan(const MatmulOp& op) override {
     if (!rounds_ || !vulkan::is_split(op.weight.type)) return;
