@@ -1,6 +1,7 @@
 // Weights in file format (shared/tensor/blocks.h), coded types in coded layout (coded_blocks.h),
-// decoded one element at a time. Include after defining WEIGHT_WORDS, the array of uint that holds them, and with NARROW_STORAGE WEIGHT_BYTES,
-// WEIGHT_SHORTS and WEIGHT_HALVES, views of 8 and 16 bits.
+// decoded one element at a time. Include after defining WEIGHT_WORDS, the array of uint that holds
+// them, and with NARROW_STORAGE WEIGHT_BYTES, WEIGHT_SHORTS and WEIGHT_HALVES, views of 8 and 16
+// bits.
 
 // Blocks start at even bytes, so 16 bits are in one word.
 #ifdef NARROW_STORAGE

@@ -53,8 +53,8 @@ struct PackedType : BlockForm<kBitsOfWeight, kHalvesOfBlock, kBlockHasMinimum> {
   static constexpr bool kIsBytes = kBitsOfWeight == 8;  // nothing to decode
   static constexpr bool kDecodesFirst = false;
 };
-// Types that share the multiplication code of another type: their blocks are always decoded before.
-// Fewer kernels are compiled, for a fraction of their speed.
+// Types that share the multiplication code of others: their blocks are always decoded to memory
+// first. That saves compiled code and costs a single row half as much time again.
 template <DType kType, int kBitsOfWeight, std::size_t kHalvesOfBlock, bool kBlockHasMinimum>
 struct DecodedType : BlockForm<kBitsOfWeight, kHalvesOfBlock, kBlockHasMinimum> {
   static constexpr PackedSizes kSizes = packed_sizes(kType);

@@ -6,18 +6,16 @@
 #include "shared/tensor/element_type.h"
 
 // Coded types: every element is one of 16 values (code_table) times a scale. Files store them in
-// seven layouts, some through grids. Backends work on one layout per block size, the coded layout:
+// nine layouts, some through grids. Backends work on one layout per block size, the coded layout:
 //
 //   256 elements   d f16 | 16 scales i8, one per 16 | 8 x 16 bytes of codes, per 32 elements:
-//                  0..15 in the low, 16..31 in the high halves          x = unit d scale
-//                  value[code]
-//   32 elements    scale f16 (mxfp4: bf16) | 16 bytes of codes                x = scale value[code]
+//                  0..15 in the low, 16..31 in the high halves    x = unit d scale value[code]
+//   32 elements    scale f16 (mxfp4: bf16) | 16 bytes of codes    x = scale value[code]
 //
 // It has 4.56 or 4.5 bits per element. File layouts, little-endian:
 //
-//   q3_k      32 bytes of third bits, as the fifths of q5_k | 64 bytes of twos: per 128 elements,
-//   bits
-//             2 g.. of byte i for element 32 g + i | 12 bytes: 16 scales of 6 bits, plus 32 | d f16
+//   q3_k      32 bytes of third bits, as the fifths of q5_k | 64 bytes of twos, as in q2_k
+//             (blocks.h) | 12 bytes: 16 scales of 6 bits, plus 32 | d f16
 //   iq4_nl    scale f16 | 16 bytes of codes
 //   iq4_xs    d f16 | upper two bits of 8 scales, u16 | lower four | 8 x 16 bytes of codes. Scales
 //             are per 32, plus 32

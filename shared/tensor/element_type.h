@@ -116,7 +116,7 @@ constexpr bool is_writable(DType type) {
   return type < DType::q2_k;
 }
 
-// Elements of a coded type: x = kUnit scale value[code]. `scale` is what the block holds.
+// Elements of a coded type: x = unit scale value[code], with the scale that the block holds.
 struct CodeTable {
   std::int8_t value[16];
   float unit;  // a power of two
