@@ -237,8 +237,8 @@ TEST(AttentionTilesTest, PartSizesOfWindowsGiveSameBits) {
 TEST(AttentionTilesTest, WindowedRowsOfSectionsMatchSingleRows) {
   constexpr HeadShape kHeads{.query_heads = 64, .kv_heads = 64, .head_dim = 8};
   constexpr std::uint32_t kRows = 96;
-  constexpr std::uint32_t kPrefix = 1500;
-  constexpr std::uint32_t kWindow = 1000;
+  constexpr std::uint32_t kPrefix = 1100;
+  constexpr std::uint32_t kWindow = 600;
   const auto backend = make_cuda_backend({});
   const auto cache = [&](std::uint64_t seed) {
     return matrix_of(*backend, kPrefix + kRows, kHeads.kv_cols(),

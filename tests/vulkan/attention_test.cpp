@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "client/vulkan/scratch_sizes.h"
 #include "tests/vulkan/vulkan_support.h"
@@ -12,8 +13,11 @@ constexpr HeadShape kHeads{.query_heads = 8, .kv_heads = 2, .head_dim = 12};
 class VulkanAttentionTest : public OpenVulkanTest {
  protected:
   Floats attend(const Matrix& q, const Matrix& keys, const Matrix& values, std::uint32_t prefix,
-                const std::vector<AncestorMask>& masks, const HeadShape& heads = kHeads) {
+                const std::vector<AncestorMask>& masks, const HeadShape& heads = kHeads,
+                std::uint32_t window = 0) {
     const OwnedMatrix y(*vulkan_, q.rows, heads.query_cols());
+    std::vector<std::uint32_t> positions(q.rows);
+    std::iota(positions.begin(), positions.end(), prefix);
     vulkan_->attention({.q = q,
                         .keys = keys,
                         .values = values,
@@ -21,7 +25,9 @@ class VulkanAttentionTest : public OpenVulkanTest {
                         .masks = masks,
                         .heads = heads,
                         .y = y.all(),
-                        .scale = heads.score_scale()});
+                        .scale = heads.score_scale(),
+                        .window = window,
+                        .positions = positions});
     return values_of(*vulkan_, y.all());
   }
 };
@@ -87,17 +93,19 @@ TEST_F(VulkanAttentionTest, LimitsRowsPerCallByMemoryWithSameBits) {
   const OwnedMatrix q = matrix_of(*vulkan_, kRows, kSmall.query_cols(),
                                   random_floats(1, kRows * kSmall.query_cols()));
   const auto masks = random_tree(5, kRows);
-  Floats results[2];
-  for (const bool is_large : {false, true}) {
-    const std::uint32_t slots = is_large ? kSlots : kPrefix + kRows;
-    const OwnedMatrix keys(*vulkan_, slots, kSmall.kv_cols());
-    const OwnedMatrix values(*vulkan_, slots, kSmall.kv_cols());
-    const std::size_t numbers = (kPrefix + kRows) * kSmall.kv_cols();
-    vulkan_->write(keys.rows(kPrefix + kRows), random_floats(2, numbers));
-    vulkan_->write(values.rows(kPrefix + kRows), random_floats(3, numbers));
-    results[is_large] = attend(q.all(), keys.all(), values.all(), kPrefix, masks, kSmall);
+  for (const std::uint32_t window : {0u, 140u}) {
+    Floats results[2];
+    for (const bool is_large : {false, true}) {
+      const std::uint32_t slots = is_large ? kSlots : kPrefix + kRows;
+      const OwnedMatrix keys(*vulkan_, slots, kSmall.kv_cols());
+      const OwnedMatrix values(*vulkan_, slots, kSmall.kv_cols());
+      const std::size_t numbers = (kPrefix + kRows) * kSmall.kv_cols();
+      vulkan_->write(keys.rows(kPrefix + kRows), random_floats(2, numbers));
+      vulkan_->write(values.rows(kPrefix + kRows), random_floats(3, numbers));
+      results[is_large] = attend(q.all(), keys.all(), values.all(), kPrefix, masks, kSmall, window);
+    }
+    EXPECT_TRUE(same_bytes(results[0], results[1])) << "window " << window;
   }
-  EXPECT_TRUE(same_bytes(results[0], results[1]));
 }
 
 // Aligned keys and values are read as vectors, others one element at a time, with the same bits.

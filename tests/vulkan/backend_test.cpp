@@ -220,8 +220,9 @@ TEST_F(VulkanBackendTest, SubgroupsKeepEveryBit) {
       b.rms_norm({.x = x.all(), .weight = norm.table, .y = x.all(), .epsilon = 1e-5f});
       mine.push_back(values_of(b, x.all()));
     }
-    for (const HeadShape heads : {HeadShape{8, 2, 64}, HeadShape{3, 1, 34}, HeadShape{2, 2, 256}}) {
-      for (const std::uint32_t prefix : {7u, 300u}) {
+    for (const HeadShape heads : {HeadShape{8, 2, 64}, HeadShape{3, 1, 34}, HeadShape{2, 2, 512}}) {
+      for (const auto& [prefix, window] :
+           {std::pair{7u, 0u}, std::pair{300u, 0u}, std::pair{300u, 170u}}) {
         constexpr std::uint32_t kRows = 5;
         const std::uint32_t slots = prefix + kRows;
         const OwnedMatrix q =
@@ -229,6 +230,7 @@ TEST_F(VulkanBackendTest, SubgroupsKeepEveryBit) {
         const OwnedMatrix keys =
             matrix_of(b, slots, heads.kv_cols(), random_floats(2, slots * heads.kv_cols()));
         const auto masks = random_tree(3, kRows);
+        const std::vector<std::uint32_t> positions(kRows, prefix);
         b.attention({.q = q.all(),
                      .keys = keys.all(),
                      .values = keys.all(),
@@ -236,7 +238,9 @@ TEST_F(VulkanBackendTest, SubgroupsKeepEveryBit) {
                      .masks = masks,
                      .heads = heads,
                      .y = q.all(),
-                     .scale = heads.score_scale()});
+                     .scale = heads.score_scale(),
+                     .window = window,
+                     .positions = positions});
         mine.push_back(values_of(b, q.all()));
       }
     }
