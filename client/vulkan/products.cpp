@@ -151,7 +151,7 @@ void VulkanBackend::expert_matmul(const ExpertMatmulOp& op) {
                                    .weight_offset = part.offset_bytes,
                                    .scale_offset = part.scale_offset,
                                    .row_bytes = static_cast<std::uint32_t>(
-                                       row_bytes(op.weight.type, op.weight.cols).value()),
+                                       stored_row_bytes(op.weight.type, op.weight.cols)),
                                    .bias_offset = bias.offset,
                                    .y_offset = y.offset,
                                    .y_stride = y.stride,
