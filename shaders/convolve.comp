@@ -10,29 +10,23 @@ layout(std430, binding = 2) readonly buffer Weight { float weight[]; };
 layout(std430, binding = 3) readonly buffer State { float state[]; };
 layout(std430, binding = 4) readonly buffer Kept { float kept[]; };
 layout(std430, binding = 5) writeonly buffer Y { float y[]; };
-
-// The input of column c `steps` positions before the call's rows.
-float input_before(uint steps, uint c) {
-  uint count = call[p.rows_at + kPendingCountWord];
-  if (steps <= count) {
-    uint row = call[p.rows_at + kParentWords + p.rows + count - steps];
-    return kept[p.kept_offset + row * p.kept_stride + c];
-  }
-  return state[p.state_offset + (p.taps - 1 + count - steps) * p.state_stride + c];
-}
+#include "inputs.glsl"
 
 void main() {
   uint c = gl_GlobalInvocationID.x;
   if (c >= p.cols) return;
-  uint at = gl_WorkGroupID.y;
-  uint steps = 0;
+  uint row = gl_WorkGroupID.y;
+  bool is_settled = row < settled_rows();
+  uint at = is_settled ? kNoRow : kept_row(row);
+  uint steps = is_settled ? settled_rows() - row : 1;
   float inputs[kConvolutionTapsMax];  // newest first
   for (uint j = 0; j < p.taps; ++j) {
     if (at != kNoRow) {
-      inputs[j] = x[p.x_offset + at * p.x_stride + c];
-      at = call[p.rows_at + kParentWords + at];
+      inputs[j] = drafted_input(at, c);
+      at = parent(at);
     } else {
-      inputs[j] = input_before(++steps, c);
+      inputs[j] = input_before_drafts(steps, c);
+      ++steps;
     }
   }
   precise float sum = 0.0;
@@ -40,5 +34,5 @@ void main() {
     sum = sum + weight[p.weight_offset + c * p.taps + j] * inputs[p.taps - 1 - j];
   }
   precise float activated = p.is_silu != 0 ? sum / (1.0 + exact_exp(-sum)) : sum;
-  y[p.y_offset + gl_WorkGroupID.y * p.y_stride + c] = activated;
+  y[p.y_offset + row * p.y_stride + c] = activated;
 }

@@ -18,8 +18,9 @@ layout(std430, binding = 2) readonly buffer Scratch { float divided[]; };
 layout(std430, binding = 3) readonly buffer Kept { float kept[]; };
 layout(std430, binding = 4) buffer State { float state[]; };
 layout(std430, binding = 5) writeonly buffer Y { float y[]; };
+#include "recurrent.glsl"
 
-// A path to a row, in the last places.
+// Kept rows before a row, in the last places.
 shared uint path[kRecurrentRowsMax];
 shared uint path_first;
 #ifndef SUBGROUPS
@@ -59,8 +60,9 @@ void load_state() {
   for (uint i = 0; i < INDICES; ++i) m[i] = has(i) && column < DIM ? state[place(i)] : 0.0;
 }
 
-void read_pending(uint i) {
-  uint from = p.kept_offset + call[p.rows_at + kParentWords + p.rows + i] * p.kept_stride;
+// Without q.
+void read_kept(uint row) {
+  uint from = p.kept_offset + row * p.kept_stride;
   uint k_at = from + head % p.key_heads * DIM;
   uint gates_at = from + (p.key_heads + p.value_heads) * DIM + head;
   for (uint n = 0; n < INDICES; ++n) {
@@ -111,14 +113,12 @@ void run_row(uint row) {
   if (part == 0 && column < DIM) y[p.y_offset + row * p.y_stride + head * DIM + column] = result;
 }
 
-uint parent(uint row) { return call[p.rows_at + kParentWords + row]; }
-
-// Ancestors of a row that are not settled, into `path`.
-void find_path(uint row, uint settled) {
+// Rows before a kept row, into `path`.
+void find_path(uint row) {
   barrier();  // the last path has been used
   if (lane_index() == 0) {
     path_first = kRecurrentRowsMax;
-    for (uint at = parent(row); at != kNoRow && at >= settled; at = parent(at)) {
+    for (uint at = parent(row); at != kNoRow; at = parent(at)) {
       --path_first;
       path[path_first] = at;
     }
@@ -131,11 +131,11 @@ void main() {
   column = (gl_WorkGroupID.x * kDeltaWorkgroup + lane_index()) / kNeighbours;
   head = gl_WorkGroupID.y;
   state_at = p.state_offset + head * DIM * p.state_stride;
-  uint settled = call[p.rows_at + kSettledWord];
-  uint pending_count = call[p.rows_at + kPendingCountWord];
+  uint settled = settled_rows();
+  uint pending_count = pending_rows();
   load_state();
   for (uint i = 0; i < pending_count; ++i) {
-    read_pending(i);
+    read_kept(pending_row(i));
     advance();
   }
   for (uint row = 0; row < settled; ++row) run_row(row);
@@ -144,12 +144,20 @@ void main() {
       if (has(i) && column < DIM) state[place(i)] = m[i];
     }
   }
+  uint before = kNoRow;
   for (uint row = settled; row < p.rows; ++row) {
-    if (row > settled && parent(row) != row - 1) {
+    uint kept_at = kept_row(row);
+    bool follows = parent(kept_at) == before;
+    before = kept_at;
+    if (!follows) {
       load_state();
-      find_path(row, settled);
+      find_path(kept_at);
       for (uint i = path_first; i < kRecurrentRowsMax; ++i) {
-        read_row(path[i]);
+        if (path[i] < kept_first()) {
+          read_kept(path[i]);
+        } else {
+          read_row(call_row(path[i]));
+        }
         advance();
       }
     }

@@ -9,27 +9,18 @@ layout(push_constant) uniform Push { FoldInputsParams p; };
 layout(std430, binding = 1) readonly buffer X { float x[]; };
 layout(std430, binding = 2) buffer State { float state[]; };
 layout(std430, binding = 3) buffer Kept { float kept[]; };
+#include "inputs.glsl"
 
 void main() {
   uint c = gl_GlobalInvocationID.x;
   if (c >= p.cols) return;
-  uint settled = call[p.rows_at + kSettledWord];
-  uint pending_count = call[p.rows_at + kPendingCountWord];
-  uint added = settled + pending_count;
-  for (uint i = 0; added > 0 && i < p.state_rows; ++i) {
-    uint from = i + added;  // reads are ahead of writes
-    float number;
-    if (from < p.state_rows) {
-      number = state[p.state_offset + from * p.state_stride + c];
-    } else if (from - p.state_rows < pending_count) {
-      uint row = call[p.rows_at + kParentWords + p.rows + from - p.state_rows];
-      number = kept[p.kept_offset + row * p.kept_stride + c];
-    } else {
-      number = x[p.x_offset + (from - p.state_rows - pending_count) * p.x_stride + c];
+  if (pending_rows() + settled_rows() > 0) {
+    for (uint i = 0; i < p.taps - 1; ++i) {
+      // Reads are ahead of writes.
+      state[p.state_offset + i * p.state_stride + c] = input_before_drafts(p.taps - 1 - i, c);
     }
-    state[p.state_offset + i * p.state_stride + c] = number;
   }
-  for (uint row = settled; row < p.rows; ++row) {
-    kept[p.kept_offset + row * p.kept_stride + c] = x[p.x_offset + row * p.x_stride + c];
+  for (uint row = settled_rows(); row < p.rows; ++row) {
+    kept[p.kept_offset + kept_row(row) * p.kept_stride + c] = input_of(row, c);
   }
 }

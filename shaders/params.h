@@ -261,10 +261,12 @@ struct SoftCapParams {
 };
 
 // Words of a recurrent operation in the call buffer, at rows_at: the count of settled rows, the
-// count of pending rows, the parent of each row, the pending rows.
+// count of pending rows, the row of `kept` for the first unsettled row, the parents of kept rows,
+// the pending rows.
 const uint kSettledWord = 0;
 const uint kPendingCountWord = 1;
-const uint kParentWords = 2;
+const uint kKeptFirstWord = 2;
+const uint kParentWords = 3;
 
 struct ConvolutionParams {
   uint x_offset;
@@ -286,9 +288,9 @@ struct ConvolutionParams {
 struct FoldInputsParams {
   uint x_offset;
   uint x_stride;
+  uint taps;
   uint state_offset;
   uint state_stride;
-  uint state_rows;
   uint kept_offset;
   uint kept_stride;
   uint rows;
@@ -345,6 +347,7 @@ struct DeltaKeepParams {
   uint key_cols;
   uint value_cols;
   uint value_heads;
+  uint rows;
   uint rows_at;
 };
 

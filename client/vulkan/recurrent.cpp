@@ -15,30 +15,27 @@ using shaders::Shader;
 static_assert(kNoParent == shaders::kNoRow && kMaskRowsMax == shaders::kRecurrentRowsMax);
 static_assert(kConvolutionTapsMax == shaders::kConvolutionTapsMax);
 
-// Pending rows are padded to the next multiple, so that most calls of a shape have their arguments
-// at the same places and run a recording again.
+// Settled rows take the words of parents, and pending rows are padded to the next multiple, so that
+// most calls of a shape have their arguments at the same places and run a recording again.
 constexpr std::size_t kPendingWords = 16;
 
-std::size_t pending_words(const RecurrentRows& rows) {
-  return (rows.pending.size() / kPendingWords + 1) * kPendingWords;
-}
-
-std::size_t call_bytes(const RecurrentRows& rows) {
-  return (shaders::kParentWords + rows.parents.size() + pending_words(rows)) *
-         sizeof(std::uint32_t);
+std::size_t call_words(const RecurrentRows& rows) {
+  return shaders::kParentWords + rows.first + rows.rows +
+         (rows.pending.size() / kPendingWords + 1) * kPendingWords;
 }
 
 }  // namespace
 
 std::uint32_t VulkanBackend::put(const RecurrentRows& rows) {
-  static_assert(shaders::kSettledWord == 0 && shaders::kPendingCountWord == 1);
+  static_assert(shaders::kSettledWord == 0 && shaders::kPendingCountWord == 1 &&
+                shaders::kKeptFirstWord == 2 && shaders::kParentWords == 3);
   const std::uint32_t at = stream_.put(rows.settled);
   stream_.put(static_cast<std::uint32_t>(rows.pending.size()));
+  stream_.put(rows.first);
   stream_.put(rows.parents);
   stream_.put(rows.pending);
-  for (std::size_t i = rows.pending.size(); i < pending_words(rows); ++i) {
-    stream_.put(std::uint32_t{0});
-  }
+  const std::size_t used = shaders::kParentWords + rows.parents.size() + rows.pending.size();
+  for (std::size_t i = used; i < call_words(rows); ++i) stream_.put(std::uint32_t{0});
   return at;
 }
 
@@ -54,7 +51,7 @@ void VulkanBackend::convolve(const ConvolutionOp& op) {
     const View y = s.rows > 0 ? view(op.y.row_range(first, s.rows)) : state;
     const std::uint64_t groups = groups_for(op.x.cols, shaders::kRowWorkgroup);
     first += s.rows;
-    stream_.reserve(call_bytes(s), 0);
+    stream_.reserve(call_words(s) * sizeof(std::uint32_t), 0);
     const std::uint32_t rows_at = put(s);
     if (s.rows > 0) {
       dispatch({.shader = Shader::convolve}, {.x = groups, .y = s.rows},
@@ -77,9 +74,9 @@ void VulkanBackend::convolve(const ConvolutionOp& op) {
     dispatch({.shader = Shader::fold_inputs}, {.x = groups},
              shaders::FoldInputsParams{.x_offset = x.offset,
                                        .x_stride = x.stride,
+                                       .taps = op.weight.cols,
                                        .state_offset = state.offset,
                                        .state_stride = state.stride,
-                                       .state_rows = s.state.rows,
                                        .kept_offset = kept.offset,
                                        .kept_stride = kept.stride,
                                        .rows = s.rows,
@@ -132,7 +129,7 @@ void VulkanBackend::delta_rule(const DeltaRuleOp& op) {
     const View kept = view(s.kept);
     const View qkv = s.rows > 0 ? view(op.qkv.row_range(first, s.rows)) : state;
     const View y = s.rows > 0 ? view(op.y.row_range(first, s.rows)) : state;
-    stream_.reserve(call_bytes(s), 0);
+    stream_.reserve(call_words(s) * sizeof(std::uint32_t), 0);
     const std::uint32_t rows_at = put(s);
     const auto indices = static_cast<std::uint32_t>(groups_for(op.dim, shaders::kNeighbours));
     dispatch({.shader = Shader::delta_rule, .constants = {op.dim, indices}},
@@ -169,6 +166,7 @@ void VulkanBackend::delta_rule(const DeltaRuleOp& op) {
                                         .key_cols = op.key_cols(),
                                         .value_cols = op.value_cols(),
                                         .value_heads = op.value_heads,
+                                        .rows = s.rows,
                                         .rows_at = rows_at},
                {{qkv.slice}, {memory}, {kept.slice, Bound::written}});
     }

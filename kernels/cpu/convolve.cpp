@@ -3,34 +3,37 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-// A sequence's path before its rows: the state's inputs, then the pending ones.
-struct Past {
-  const Recurrent& sequence;
-  std::size_t state_rows;
+// A sequence's inputs: those in the state, pending ones, settled rows, then a tree of drafted rows.
+struct PathInputs {
+  const ConvolutionArgs& a;
+  const Recurrent& s;
 
-  // The input `steps` positions before the call's rows.
-  // Requires  1 <= steps <= state_rows + pending_count
-  const float* before(std::size_t steps) const {
-    const Recurrent& s = sequence;
-    if (steps <= s.pending_count) {
-      return s.kept.data + s.pending[s.pending_count - steps] * s.kept.stride;
+  const float* row(std::size_t r) const { return a.x.data + (s.first + r) * a.x.stride; }
+  const float* kept(std::size_t r) const { return s.kept.data + r * s.kept.stride; }
+  const float* drafted(std::size_t r) const {
+    return r < s.kept_first ? kept(r) : row(s.row_of(r));
+  }
+  // The input `steps` positions before the drafted rows.
+  // Requires  1 <= steps <= settled + pending_count + taps - 1
+  const float* before_drafts(std::size_t steps) const {
+    if (steps <= s.settled) return row(s.settled - steps);
+    steps -= s.settled;
+    if (steps <= s.pending_count) return kept(s.pending[s.pending_count - steps]);
+    return s.state.data + (a.taps - 1 + s.pending_count - steps) * s.state.stride;
+  }
+  // Writes the last inputs on the path to row r of the call to `to`, oldest first.
+  EDGEDRAFT_INLINE void of_path(std::size_t r, const float** to) const {
+    std::size_t tap = a.taps;
+    std::size_t steps = 1;
+    if (r < s.settled) {
+      steps = s.settled - r;
+    } else {
+      std::size_t at = s.kept_first + r - s.settled;
+      for (; tap > 0 && at != kStateParent; at = s.parents[at]) to[--tap] = drafted(at);
     }
-    return s.state.data + (state_rows + s.pending_count - steps) * s.state.stride;
+    for (; tap > 0; ++steps) to[--tap] = before_drafts(steps);
   }
 };
-
-// Writes the last inputs on the path of `row` to `inputs`, oldest first.
-EDGEDRAFT_INLINE void inputs_of(const ConvolutionArgs& a, const Past& past, std::size_t row,
-                                const float** inputs) {
-  const Recurrent& s = past.sequence;
-  std::uint32_t at = static_cast<std::uint32_t>(row);
-  std::size_t tap = a.taps;
-  while (tap > 0 && at != kStateParent) {
-    inputs[--tap] = a.x.data + (s.first + at) * a.x.stride;
-    at = s.parents[at];
-  }
-  for (std::size_t steps = 1; tap > 0; ++steps) inputs[--tap] = past.before(steps);
-}
 
 // The weights of columns first.., tap by tap: [taps, kConvolutionCols].
 EDGEDRAFT_INLINE void transpose(const ConvolutionArgs& a, std::size_t first, std::size_t cols,
@@ -69,24 +72,13 @@ EDGEDRAFT_INLINE void convolve_row(const ConvolutionArgs& a, const float* const*
 }
 
 // Moves the state's columns first.. past the pending and settled rows.
-EDGEDRAFT_INLINE void fold(const ConvolutionArgs& a, const Recurrent& s, std::size_t first,
-                           std::size_t cols) {
-  const std::size_t state_rows = a.taps - 1;
-  const std::size_t added = s.pending_count + s.settled;
-  if (added == 0) return;
+EDGEDRAFT_INLINE void fold(const PathInputs& inputs, std::size_t first, std::size_t cols) {
+  const Recurrent& s = inputs.s;
+  if (s.pending_count + s.settled == 0) return;
+  const std::size_t state_rows = inputs.a.taps - 1;
   for (std::size_t i = 0; i < state_rows; ++i) {
-    // The input's place among the old state, the pending and the settled rows. Reads are ahead of
-    // writes.
-    std::size_t from = i + added;
-    const float* input;
-    if (from < state_rows) {
-      input = s.state.data + from * s.state.stride;
-    } else if ((from -= state_rows) < s.pending_count) {
-      input = s.kept.data + s.pending[from] * s.kept.stride;
-    } else {
-      input = a.x.data + (s.first + from - s.pending_count) * a.x.stride;
-    }
-    std::memcpy(s.state.data + i * s.state.stride + first, input + first, cols * sizeof(float));
+    const float* from = inputs.before_drafts(state_rows - i);  // ahead of writes
+    std::memcpy(s.state.data + i * s.state.stride + first, from + first, cols * sizeof(float));
   }
 }
 
@@ -99,17 +91,17 @@ void convolve(const ConvolutionArgs& a, const Work& work) {
     const Recurrent& s = a.sequences[item / parts];
     const std::size_t first = item % parts * kConvolutionCols;
     const std::size_t cols = smaller(kConvolutionCols, a.cols - first);
-    const Past past{s, a.taps - 1};
+    const PathInputs inputs{a, s};
     transpose(a, first, cols, weights);
     for (std::size_t r = 0; r < s.rows; ++r) {
-      const float* inputs[kConvolutionTapsMax];
-      inputs_of(a, past, r, inputs);
-      convolve_row(a, inputs, weights, first, cols, a.y.data + (s.first + r) * a.y.stride);
+      const float* path[kConvolutionTapsMax];
+      inputs.of_path(r, path);
+      convolve_row(a, path, weights, first, cols, a.y.data + (s.first + r) * a.y.stride);
     }
-    fold(a, s, first, cols);
-    for (std::size_t r = s.settled; r < s.rows; ++r) {
-      std::memcpy(s.kept.data + r * s.kept.stride + first,
-                  a.x.data + (s.first + r) * a.x.stride + first, cols * sizeof(float));
+    fold(inputs, first, cols);
+    for (std::size_t r = s.kept_first; r < s.kept_end(); ++r) {
+      std::memcpy(s.kept.data + r * s.kept.stride + first, inputs.drafted(r) + first,
+                  cols * sizeof(float));
     }
   }
 }

@@ -144,25 +144,33 @@ void store_state(const Head& head, const float* blocks) {
   }
 }
 
-// Drafted rows depth first, so that most continue from the row before.
+// Kept rows on the paths to a call's drafted rows, depth first, so that most continue from the row
+// before.
 struct DraftOrder {
   std::size_t count = 0;
   std::uint32_t rows[kRecurrentRowsMax];
-  bool branches[kRecurrentRowsMax];  // per row: it has several children
+  bool branches[kRecurrentRowsMax];  // per kept row: several of them continue from it
 
   explicit DraftOrder(const Recurrent& s) {
     constexpr std::uint32_t kNone = kStateParent;
+    const std::size_t end = s.kept_end();
+    bool on_path[kRecurrentRowsMax];
     std::uint32_t first_child[kRecurrentRowsMax];
     std::uint32_t next_sibling[kRecurrentRowsMax];
     std::uint32_t first_root = kNone;
-    for (std::size_t r = s.rows; r-- > s.settled;) {
-      first_child[r] = kNone;
+    for (std::size_t r = 0; r < end; ++r) {
+      on_path[r] = r >= s.kept_first;
       branches[r] = false;
+      first_child[r] = kNone;
     }
-    for (std::size_t r = s.rows; r-- > s.settled;) {
-      const std::uint32_t parent = drafted_parent(s, r);
+    for (std::size_t r = end; r-- > 0;) {
+      if (!on_path[r]) continue;
+      const std::uint32_t parent = s.parents[r];
       std::uint32_t& first = parent == kNone ? first_root : first_child[parent];
-      if (parent != kNone) branches[parent] = first != kNone;
+      if (parent != kNone) {
+        on_path[parent] = true;
+        branches[parent] = first != kNone;
+      }
       next_sibling[r] = first;
       first = static_cast<std::uint32_t>(r);
     }
@@ -172,15 +180,9 @@ struct DraftOrder {
         r = first_child[r];
         continue;
       }
-      while (r != kNone && next_sibling[r] == kNone) r = drafted_parent(s, r);
+      while (r != kNone && next_sibling[r] == kNone) r = s.parents[r];
       if (r != kNone) r = next_sibling[r];
     }
-  }
-
-  // The row before a drafted one; kStateParent if that is not drafted.
-  static std::uint32_t drafted_parent(const Recurrent& s, std::size_t row) {
-    const std::uint32_t parent = s.parents[row];
-    return parent == kStateParent || parent < s.settled ? kStateParent : parent;
   }
 };
 
@@ -196,6 +198,12 @@ void run_columns(const Head& head, const DraftOrder& drafts, std::size_t c, std:
     const Lanes y = advance<true>(state, dim, head.token(row, c, cols)) * scale;
     store_first(head.y(row) + c, y, cols);
   };
+  // A drafted row, given by its kept row, that is only on the path to others.
+  const auto pass_row = [&](std::size_t row, float* state) {
+    advance<false>(
+        state, dim,
+        row < s.kept_first ? head.kept_token(row, c, cols) : head.token(s.row_of(row), c, cols));
+  };
   for (std::size_t p = 0; p < s.pending_count; ++p) {
     advance<false>(settled, dim, head.kept_token(s.pending[p], c, cols));
   }
@@ -209,7 +217,7 @@ void run_columns(const Head& head, const DraftOrder& drafts, std::size_t c, std:
   std::memcpy(running, settled, block * sizeof(float));
   for (std::size_t i = 0; i < drafts.count; ++i) {
     const std::uint32_t row = drafts.rows[i];
-    const std::uint32_t parent = DraftOrder::drafted_parent(s, row);
+    const std::uint32_t parent = s.parents[row];
     if (parent != before) {
       while (saved_count > 0 && (parent == kStateParent || saved[saved_count - 1] > parent)) {
         --saved_count;
@@ -219,12 +227,14 @@ void run_columns(const Head& head, const DraftOrder& drafts, std::size_t c, std:
                   block * sizeof(float));
       std::uint32_t path[kRecurrentRowsMax];
       std::size_t count = 0;
-      for (std::uint32_t at = parent; at != base; at = DraftOrder::drafted_parent(s, at)) {
-        path[count++] = at;
-      }
-      while (count > 0) advance<false>(running, dim, head.token(path[--count], c, cols));
+      for (std::uint32_t at = parent; at != base; at = s.parents[at]) path[count++] = at;
+      while (count > 0) pass_row(path[--count], running);
     }
-    run_row(row, running);
+    if (row < s.kept_first) {
+      pass_row(row, running);
+    } else {
+      run_row(s.row_of(row), running);
+    }
     before = row;
     if (drafts.branches[row] && saved_count < kDeltaRuleSavedStates) {
       saved[saved_count++] = row;
@@ -259,15 +269,16 @@ void delta_rule(const DeltaRuleArgs& a, const Work& work) {
         run_columns(head, drafts, c, smaller(kLanes, a.dim - c), block, running);
       }
       if (s.pending_count + s.settled > 0) store_state(head, blocks);
-      for (std::size_t r = s.settled; r < s.rows; ++r) {
-        std::memcpy(head.kept_values(r), head.values(r), a.dim * sizeof(float));
-        *head.kept_decay(r) = gates[r].decay;
-        *head.kept_step(r) = gates[r].step;
+      for (std::size_t r = s.kept_first; r < s.kept_end(); ++r) {
+        const std::size_t row = s.row_of(r);
+        std::memcpy(head.kept_values(r), head.values(row), a.dim * sizeof(float));
+        *head.kept_decay(r) = gates[row].decay;
+        *head.kept_step(r) = gates[row].step;
       }
     }
     // Last, since pending rows of every value head read the kept keys.
-    for (std::size_t r = s.settled; r < s.rows; ++r) {
-      std::memcpy(head.kept_key(r), keys + r * a.dim, a.dim * sizeof(float));
+    for (std::size_t r = s.kept_first; r < s.kept_end(); ++r) {
+      std::memcpy(head.kept_key(r), keys + s.row_of(r) * a.dim, a.dim * sizeof(float));
     }
   }
 }

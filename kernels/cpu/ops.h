@@ -319,11 +319,16 @@ struct Recurrent {
   std::size_t first;  // of its rows in the call
   std::size_t rows;
   std::size_t settled;
+  std::size_t kept_first;  // row of `kept` for the first unsettled row
   Rows state;
   Rows kept;
   const std::uint32_t* pending;
   std::size_t pending_count;
   const std::uint32_t* parents;
+
+  std::size_t kept_end() const { return kept_first + rows - settled; }
+  // Rows of `kept` from kept_first on are this call's.
+  std::size_t row_of(std::size_t kept_row) const { return settled + kept_row - kept_first; }
 };
 inline constexpr std::uint32_t kStateParent = 0xFFFFFFFF;  // kNoParent
 inline constexpr std::size_t kRecurrentRowsMax = 256;

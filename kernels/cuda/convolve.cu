@@ -5,14 +5,26 @@ namespace {
 
 constexpr std::uint32_t kThreads = 256;
 
-// Place of the input `steps` positions before the call's rows: in the pending rows, or the state.
-__device__ inline const float* input_before(const RecurrentSequence& s, std::uint32_t state_rows,
-                                            std::uint32_t steps) {
-  if (steps <= s.pending_count) {
-    return s.kept + s.pending[s.pending_count - steps] * s.kept_stride;
+// A sequence's inputs: those in the state, pending ones, settled rows, then a tree of drafted rows.
+struct PathInputs {
+  const ConvolutionArgs& a;
+  const RecurrentSequence& s;
+
+  __device__ const float* row(std::uint32_t r) const {
+    return a.x.data + (s.first + r) * a.x.stride;
   }
-  return s.state + (state_rows + s.pending_count - steps) * s.state_stride;
-}
+  __device__ const float* kept(std::uint32_t r) const { return s.kept + r * s.kept_stride; }
+  __device__ const float* drafted(std::uint32_t r) const {
+    return r < s.kept_first ? kept(r) : row(s.settled + r - s.kept_first);
+  }
+  // The input `steps` positions before the drafted rows.
+  __device__ const float* before_drafts(std::uint32_t steps) const {
+    if (steps <= s.settled) return row(s.settled - steps);
+    steps -= s.settled;
+    if (steps <= s.pending_count) return kept(s.pending[s.pending_count - steps]);
+    return s.state + (a.taps - 1 + s.pending_count - steps) * s.state_stride;
+  }
+};
 
 // One thread per element. It finds its inputs backwards and adds them forwards.
 __global__ void convolve_kernel(ConvolutionArgs a) {
@@ -21,17 +33,20 @@ __global__ void convolve_kernel(ConvolutionArgs a) {
   if (c >= a.cols) return;
   const std::uint32_t row = blockIdx.x;
   const RecurrentSequence& s = a.call.sequences[a.call.owners[row]];
-  std::uint32_t at = row - s.first;
-  std::uint32_t steps = 0;
+  const PathInputs from{a, s};
+  const std::uint32_t r = row - s.first;
+  const bool is_settled = r < s.settled;
+  std::uint32_t at = is_settled ? kNoRow : s.kept_first + r - s.settled;
+  std::uint32_t steps = is_settled ? s.settled - r : 1;
   float inputs[kConvolutionTapsMax];  // newest first
 #pragma unroll
   for (std::uint32_t j = 0; j < kConvolutionTapsMax; ++j) {
     if (j >= a.taps) break;
     if (at != kNoRow) {
-      inputs[j] = a.x.data[(s.first + at) * a.x.stride + c];
+      inputs[j] = from.drafted(at)[c];
       at = s.parents[at];
     } else {
-      inputs[j] = input_before(s, a.taps - 1, ++steps)[c];
+      inputs[j] = from.before_drafts(steps++)[c];
     }
   }
   const float* weights = a.weight + std::size_t{c} * a.taps;
@@ -50,20 +65,15 @@ __global__ void fold_inputs_kernel(ConvolutionArgs a) {
   const std::uint32_t c = blockIdx.y * kThreads + threadIdx.x;
   if (c >= a.cols) return;
   const RecurrentSequence& s = a.call.sequences[blockIdx.x];
-  const std::uint32_t state_rows = a.taps - 1;
-  const std::uint32_t added = s.pending_count + s.settled;
-  const float* x = a.x.data + s.first * a.x.stride;
-  for (std::uint32_t i = 0; added > 0 && i < state_rows; ++i) {
-    // Reads are ahead of writes.
-    const std::uint32_t from = i + added;
-    const bool is_settled = from >= state_rows + s.pending_count;
-    const float* input = is_settled
-                             ? x + (from - state_rows - s.pending_count) * a.x.stride
-                             : input_before(s, state_rows, state_rows + s.pending_count - from);
-    s.state[i * s.state_stride + c] = input[c];
+  const PathInputs from{a, s};
+  if (s.pending_count + s.settled > 0) {
+    for (std::uint32_t steps = a.taps - 1; steps > 0; --steps) {
+      // Reads are ahead of writes.
+      s.state[(a.taps - 1 - steps) * s.state_stride + c] = from.before_drafts(steps)[c];
+    }
   }
   for (std::uint32_t r = s.settled; r < s.rows; ++r) {
-    s.kept[r * s.kept_stride + c] = x[r * a.x.stride + c];
+    s.kept[(s.kept_first + r - s.settled) * s.kept_stride + c] = from.row(r)[c];
   }
 }
 

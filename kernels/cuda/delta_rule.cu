@@ -39,7 +39,7 @@ __global__ void divide_kernel(DeltaRuleArgs a) {
   }
 }
 
-// One block per row. Runs last, since all value heads read the kept rows.
+// One block per row. Runs after settle_kernel, which reads the kept rows of calls before.
 __global__ void keep_kernel(DeltaRuleArgs a) {
   take_turn();
   const RecurrentSequence& s = a.call.sequences[a.call.owners[blockIdx.x]];
@@ -49,7 +49,7 @@ __global__ void keep_kernel(DeltaRuleArgs a) {
   const std::uint32_t value_cols = a.value_heads * a.dim;
   const float* divided = scratch_row(a, blockIdx.x);
   const float* values = a.qkv.data + blockIdx.x * a.qkv.stride + 2 * key_cols;
-  float* kept = s.kept + r * s.kept_stride;
+  float* kept = s.kept + (s.kept_first + r - s.settled) * s.kept_stride;
   for (std::uint32_t i = threadIdx.x; i < key_cols; i += kRowThreads) {
     kept[i] = divided[key_cols + i];
   }
@@ -160,16 +160,14 @@ class Column {
   float m_[kIndices];
 };
 
-// Rows of a sequence that its own row `row` descends from, without settled ones: path[first..],
-// oldest first, in the last places of `path`. Returns `first` to all threads.
+// Kept rows before a kept row: path[first..], oldest first, in the last places of `path`. Returns
+// `first` to all threads.
 __device__ inline std::uint32_t find_path(const RecurrentSequence& s, std::uint32_t row,
                                           std::uint32_t* path, std::uint32_t& first) {
   __syncthreads();  // the last path has been used
   if (threadIdx.x == 0) {
     first = kRecurrentRowsMax;
-    for (std::uint32_t at = s.parents[row]; at != kNoRow && at >= s.settled; at = s.parents[at]) {
-      path[--first] = at;
-    }
+    for (std::uint32_t at = s.parents[row]; at != kNoRow; at = s.parents[at]) path[--first] = at;
   }
   __syncthreads();
   return first;
@@ -195,8 +193,9 @@ class HeadRows {
 
   __device__ void load_state() { column_.load(state_, s_.state_stride); }
   __device__ void store_state() const { column_.store(state_, s_.state_stride); }
-  __device__ void read_pending(std::uint32_t i, Inputs<kIndices>& to) const {
-    const float* kept = s_.kept + s_.pending[i] * s_.kept_stride;
+  // Without q.
+  __device__ void read_kept(std::uint32_t r, Inputs<kIndices>& to) const {
+    const float* kept = s_.kept + r * s_.kept_stride;
     const float* k = kept + head_ % a_.key_heads * a_.dim;
     const float* gates = kept + key_cols_ + a_.value_heads * a_.dim + head_;
     column_.read({k, k, kept + key_cols_ + head_ * a_.dim, gates, gates + a_.value_heads}, to);
@@ -232,10 +231,10 @@ __global__ void __launch_bounds__(kThreads) settle_kernel(DeltaRuleArgs a) {
   HeadRows<kIndices> rows(a, s);
   rows.load_state();
   Inputs<kIndices> next;
-  if (s.pending_count > 0) rows.read_pending(0, next);
+  if (s.pending_count > 0) rows.read_kept(s.pending[0], next);
   for (std::uint32_t i = 0; i < s.pending_count; ++i) {
     const Inputs<kIndices> row = next;
-    if (i + 1 < s.pending_count) rows.read_pending(i + 1, next);
+    if (i + 1 < s.pending_count) rows.read_kept(s.pending[i + 1], next);
     rows.advance(row);
   }
   if (s.settled > 0) rows.read_row(0, next);
@@ -248,7 +247,7 @@ __global__ void __launch_bounds__(kThreads) settle_kernel(DeltaRuleArgs a) {
 }
 
 // Rows of a draft per block: few, since most paths are much shorter than the tree has rows, so that
-// recomputing them side by side is faster.
+// recomputing them side by side is faster. Runs after keep_kernel: paths are kept rows.
 constexpr std::uint32_t kDraftRows = 4;
 
 template <std::uint32_t kIndices>
@@ -263,10 +262,11 @@ __global__ void __launch_bounds__(kThreads) draft_kernel(DeltaRuleArgs a) {
   HeadRows<kIndices> rows(a, s);
   for (std::uint32_t r = first; r < first + (left < kDraftRows ? left : kDraftRows); ++r) {
     Inputs<kIndices> row;
-    if (r == first || s.parents[r] != r - 1) {
+    const std::uint32_t kept = s.kept_first + r - s.settled;
+    if (r == first || s.parents[kept] != kept - 1) {
       rows.load_state();
-      for (std::uint32_t i = find_path(s, r, path, path_first); i < kRecurrentRowsMax; ++i) {
-        rows.read_row(path[i], row);
+      for (std::uint32_t i = find_path(s, kept, path, path_first); i < kRecurrentRowsMax; ++i) {
+        rows.read_kept(path[i], row);
         rows.advance(row);
       }
     }
@@ -279,8 +279,10 @@ template <std::uint32_t kIndices>
 cudaError_t launch_states(const DeltaRuleArgs& args, cudaStream_t stream) {
   const std::uint32_t columns = args.value_heads * HeadRows<kIndices>::blocks_of(args.dim);
   const std::uint32_t sequences = args.call.sequence_count;
-  const cudaError_t status =
+  cudaError_t status =
       launch(settle_kernel<kIndices>, dim3(columns, sequences), kThreads, stream, args);
+  if (status != cudaSuccess || args.call.drafts_max == 0) return status;
+  status = launch(keep_kernel, dim3(args.call.rows), kRowThreads, stream, args);
   if (status != cudaSuccess) return status;
   const dim3 grid(columns, sequences, ceil_div(args.call.drafts_max, kDraftRows));
   return launch(draft_kernel<kIndices>, grid, kThreads, stream, args);
@@ -290,17 +292,11 @@ cudaError_t launch_states(const DeltaRuleArgs& args, cudaStream_t stream) {
 
 cudaError_t delta_rule(const DeltaRuleArgs& args, cudaStream_t stream) {
   if (args.dim > 32 * kParts) return cudaErrorInvalidValue;
-  cudaError_t status = launch(divide_kernel, dim3(args.call.rows), kRowThreads, stream, args);
+  const cudaError_t status = launch(divide_kernel, dim3(args.call.rows), kRowThreads, stream, args);
   if (status != cudaSuccess) return status;
-  if (args.dim <= 4 * kParts) {
-    status = launch_states<4>(args, stream);
-  } else if (args.dim <= 16 * kParts) {
-    status = launch_states<16>(args, stream);
-  } else {
-    status = launch_states<32>(args, stream);
-  }
-  if (status != cudaSuccess || args.call.drafts_max == 0) return status;
-  return launch(keep_kernel, dim3(args.call.rows), kRowThreads, stream, args);
+  if (args.dim <= 4 * kParts) return launch_states<4>(args, stream);
+  if (args.dim <= 16 * kParts) return launch_states<16>(args, stream);
+  return launch_states<32>(args, stream);
 }
 
 }  // namespace edgedraft::cuda

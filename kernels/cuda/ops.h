@@ -560,12 +560,13 @@ struct RecurrentSequence {
   std::size_t state_stride;
   float* kept;
   std::size_t kept_stride;
-  const std::uint32_t* parents;
+  const std::uint32_t* parents;  // of kept rows
   const std::uint32_t* pending;
   std::uint32_t pending_count;
   std::uint32_t first;  // of its rows in the call
   std::uint32_t rows;   // at most kRecurrentRowsMax
   std::uint32_t settled;
+  std::uint32_t kept_first;  // row of `kept` for the first unsettled row
 };
 struct RecurrentCall {
   const RecurrentSequence* sequences;

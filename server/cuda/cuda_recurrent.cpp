@@ -10,7 +10,7 @@ static_assert(kNoParent == cuda::kNoRow && kMaskRowsMax == cuda::kRecurrentRowsM
 static_assert(kConvolutionTapsMax == cuda::kConvolutionTapsMax);
 
 cuda::RecurrentCall CudaRecurrent::upload(std::span<const RecurrentRows> sequences) {
-  // Owners of all rows, then parents of all rows, then pending rows.
+  // Owners of all rows, then each sequence's parents and pending rows.
   words_.clear();
   for (std::uint32_t i = 0; i < sequences.size(); ++i) {
     words_.insert(words_.end(), sequences[i].rows, i);
@@ -18,8 +18,6 @@ cuda::RecurrentCall CudaRecurrent::upload(std::span<const RecurrentRows> sequenc
   const auto rows = static_cast<std::uint32_t>(words_.size());
   for (const RecurrentRows& s : sequences) {
     words_.insert(words_.end(), s.parents.begin(), s.parents.end());
-  }
-  for (const RecurrentRows& s : sequences) {
     words_.insert(words_.end(), s.pending.begin(), s.pending.end());
   }
   const auto* words = arguments_.on_device(std::span<const std::uint32_t>(words_));
@@ -27,22 +25,22 @@ cuda::RecurrentCall CudaRecurrent::upload(std::span<const RecurrentRows> sequenc
   sequences_.clear();
   std::uint32_t drafts_max = 0;
   std::uint32_t first = 0;
-  const std::uint32_t* pending = words + 2 * std::size_t{rows};
+  const std::uint32_t* parents = words + rows;
   for (const RecurrentRows& s : sequences) {
-    const auto pending_count = static_cast<std::uint32_t>(s.pending.size());
     sequences_.push_back({.state = device_data(s.state),
                           .state_stride = s.state.stride,
                           .kept = device_data(s.kept),
                           .kept_stride = s.kept.stride,
-                          .parents = words + rows + first,
-                          .pending = pending,
-                          .pending_count = pending_count,
+                          .parents = parents,
+                          .pending = parents + s.parents.size(),
+                          .pending_count = static_cast<std::uint32_t>(s.pending.size()),
                           .first = first,
                           .rows = s.rows,
-                          .settled = s.settled});
+                          .settled = s.settled,
+                          .kept_first = s.first});
     first += s.rows;
-    pending += pending_count;
-    drafts_max = std::max(drafts_max, s.rows - s.settled);
+    parents += s.parents.size() + s.pending.size();
+    drafts_max = std::max(drafts_max, s.drafted());
   }
   return {.sequences = arguments_.on_device(std::span<const cuda::RecurrentSequence>(sequences_)),
           .owners = words,

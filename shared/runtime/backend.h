@@ -347,30 +347,37 @@ struct GroupMeanOp {
   Matrix y;
 };
 
-// Row before the first of a path: the sequence's state itself.
+// Parent of the first row of a path: the sequence's state itself.
 inline constexpr std::uint32_t kNoParent = 0xFFFFFFFF;
 // Limits of the recurrent operations below, which check_op enforces.
 inline constexpr std::uint32_t kConvolutionTapsMax = 8;
 inline constexpr std::uint32_t kDeltaRuleDimMax = 256;
 
 // Rows of one sequence in a recurrent operation. The state belongs to the settled positions. Rows
-// of a draft leave it unchanged; the inputs that rebuild their states are kept until the next call.
+// of a draft leave it unchanged; `kept` has the inputs that rebuild their states. A draft's tree
+// may grow over several calls.
 //
 // A path's state and results have the same bits however its rows came: one by one, in a chunk, as
-// a branch of a tree, or through `pending`.
+// a branch of a tree, in several calls, or through `pending`.
 //
-// After a call, row r >= settled of it is row r of `kept`; other rows of `kept` are undefined.
-// Requires  rows <= kMaskRowsMax; parents[i] is i - 1 for a settled row (kNoParent for row 0); all
-//           other rows descend from the last settled row, if there is one
+// Requires  rows <= kMaskRowsMax; first + rows - settled <= min(kept.rows, kMaskRowsMax)
 struct RecurrentRows {
   std::uint32_t rows;  // of this call
   Matrix state;        // shape per operation
-  Matrix kept;         // [kMaskRowsMax, kept columns] of the sequence
-  // Rows of `kept` as the call before left them: a path, folded into the state first.
+  Matrix kept;         // [any number, kept columns] of the sequence
+  // Rows of `kept` as calls before left them: a path, folded into the state first.
   std::span<const std::uint32_t> pending;
-  // [rows] row before each row, among this call's rows and less than its own index, or kNoParent
+  // Leading rows of this call, a chain after the state and `pending`. They are folded into the
+  // state as well, and not kept.
+  std::uint32_t settled;
+  // Row of `kept` for this call's first unsettled row; the others follow. If above 0, the call
+  // continues a tree, whose rows below `first` stay: `pending` is empty and `settled` is 0.
+  std::uint32_t first;
+  // [first + rows - settled] row before each row of `kept`, also of earlier calls: a row less than
+  // its own, or kNoParent, the state after `pending` and the settled rows.
   std::span<const std::uint32_t> parents;
-  std::uint32_t settled;  // leading rows, a chain, that this call folds into the state as well
+
+  std::uint32_t drafted() const { return rows - settled; }
 };
 
 // Causal depthwise convolution along each row's path: y[r,c] = activation(sum_j weight[c,j] *

@@ -365,6 +365,7 @@ class CpuBackend final : public HostBackend {
       sequences_.push_back({.first = first,
                             .rows = s.rows,
                             .settled = s.settled,
+                            .kept_first = s.first,
                             .state = rows(s.state),
                             .kept = rows(s.kept),
                             .pending = s.pending.data(),

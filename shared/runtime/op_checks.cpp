@@ -66,20 +66,16 @@ void check_recurrent(std::span<const RecurrentRows> sequences, std::uint32_t row
   std::uint64_t sum = 0;
   for (const RecurrentRows& s : sequences) {
     EDGEDRAFT_CHECK(s.state.rows == state_rows && s.state.cols == state_cols);
-    EDGEDRAFT_CHECK(s.kept.rows == kMaskRowsMax && s.kept.cols == kept_cols);
+    EDGEDRAFT_CHECK(s.kept.cols == kept_cols);
     EDGEDRAFT_CHECK(s.rows <= kMaskRowsMax && s.settled <= s.rows);
-    EDGEDRAFT_CHECK(s.parents.size() == s.rows);
+    const std::uint64_t end = std::uint64_t{s.first} + s.drafted();
+    EDGEDRAFT_CHECK(end <= s.kept.rows && end <= kMaskRowsMax);
+    EDGEDRAFT_CHECK(s.first == 0 || (s.pending.empty() && s.settled == 0));
     EDGEDRAFT_CHECK(s.pending.size() <= kMaskRowsMax);
-    for (const std::uint32_t row : s.pending) EDGEDRAFT_CHECK(row < kMaskRowsMax);
-    for (std::uint32_t r = 0; r < s.rows; ++r) {
-      const std::uint32_t parent = s.parents[r];
-      if (r < s.settled) {
-        EDGEDRAFT_CHECK(parent == (r == 0 ? kNoParent : r - 1));
-      } else if (parent == kNoParent) {
-        EDGEDRAFT_CHECK(s.settled == 0);
-      } else {
-        EDGEDRAFT_CHECK(parent < r && parent + 1 >= s.settled);
-      }
+    for (const std::uint32_t row : s.pending) EDGEDRAFT_CHECK(row < s.kept.rows);
+    EDGEDRAFT_CHECK(s.parents.size() == end);
+    for (std::uint32_t row = 0; row < end; ++row) {
+      EDGEDRAFT_CHECK(s.parents[row] < row || s.parents[row] == kNoParent);
     }
     sum += s.rows;
   }

@@ -63,8 +63,9 @@ TEST_P(AllocationTest, RepeatedOperationsAllocateNothing) {
                                 .state = taps_state.all(),
                                 .kept = kept.all(),
                                 .pending = {},
-                                .parents = parents,
-                                .settled = 0};
+                                .settled = 0,
+                                .first = 0,
+                                .parents = parents};
   RecurrentRows updated = convolved;
   updated.state = delta_state.all();
   updated.kept = kept.all().column_range(0, 2 * heads.head_dim + 2);

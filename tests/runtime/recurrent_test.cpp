@@ -2,260 +2,11 @@
 
 #include <string_view>
 
-#include "tests/runtime/op_test.h"
+#include "tests/runtime/recurrent_operations.h"
 #include "tests/support/skip.h"
 
 namespace edgedraft::testing {
 namespace {
-
-using Rows = std::vector<std::uint32_t>;
-
-// State and kept rows of one sequence, with gaps between rows.
-class SequenceMemory {
- public:
-  SequenceMemory(Backend& backend, std::uint32_t rows, std::uint32_t cols, std::uint32_t kept_cols)
-      : backend_(backend),
-        state_memory_(backend, rows, cols + 3),
-        kept_memory_(backend, kMaskRowsMax, kept_cols + 5),
-        state(state_memory_.all().column_range(1, cols)),
-        kept(kept_memory_.all().column_range(2, kept_cols)) {}
-
-  Floats state_values() const { return values_of(backend_, state); }
-  Floats kept_values(std::uint32_t first, std::uint32_t count) const {
-    return values_of(backend_, kept.row_range(first, count));
-  }
-
- private:
-  Backend& backend_;
-  OwnedMatrix state_memory_;
-  OwnedMatrix kept_memory_;
-
- public:
-  Matrix state;
-  Matrix kept;
-};
-
-// One sequence's share of a call. Tokens number the rows of an operation's inputs.
-struct Part {
-  const SequenceMemory& memory;
-  Rows tokens;
-  Rows parents;
-  std::uint32_t settled = 0;
-  Rows pending = {};
-};
-
-Rows chain(std::uint32_t count) {
-  Rows parents(count);
-  for (std::uint32_t r = 0; r < count; ++r) parents[r] = r - 1;  // kNoParent for row 0
-  return parents;
-}
-
-Rows counted(std::uint32_t first, std::uint32_t count) {
-  Rows rows(count);
-  for (std::uint32_t i = 0; i < count; ++i) rows[i] = first + i;
-  return rows;
-}
-
-// Random parents; rows before `settled` form a chain, from which all others descend.
-Rows random_parents(std::uint64_t seed, std::uint32_t rows, std::uint32_t settled) {
-  Random random(seed);
-  Rows parents = chain(rows);
-  for (std::uint32_t r = settled; r < rows; ++r) {
-    if (random.below(3) == 0) continue;
-    const std::uint32_t first = settled == 0 ? 0 : settled - 1;
-    const auto choice = static_cast<std::uint32_t>(random.below(r - first + (settled == 0)));
-    parents[r] = choice == r - first ? kNoParent : first + choice;
-  }
-  return parents;
-}
-
-// A chain of which every second row is a leaf: from each of the others, two continue.
-Rows comb(std::uint32_t rows, std::uint32_t settled) {
-  Rows parents = chain(rows);
-  for (std::uint32_t r = settled + 2; r < rows; ++r) {
-    if ((r - settled) % 2 == 0) parents[r] = r - 2;
-  }
-  return parents;
-}
-
-// Rows from `first` on the path to row r.
-Rows path_to(const Rows& parents, std::uint32_t r, std::uint32_t first) {
-  Rows path;
-  for (; r != kNoParent && r >= first; r = parents[r]) path.push_back(r);
-  std::ranges::reverse(path);
-  return path;
-}
-
-// A recurrent operation with random inputs for kTokens tokens.
-class RecurrentOperation {
- public:
-  static constexpr std::uint32_t kTokens = 64;
-
-  explicit RecurrentOperation(Backend& backend) : backend_(backend) {}
-  virtual ~RecurrentOperation() = default;
-
-  virtual std::string name() const = 0;
-  virtual SequenceMemory new_memory() const = 0;
-  virtual std::uint32_t cols() const = 0;
-
-  // Results of all rows, part by part.
-  Floats run(std::span<const Part> parts) const {
-    Rows tokens;
-    std::vector<RecurrentRows> sequences;
-    for (const Part& part : parts) {
-      tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
-      sequences.push_back({.rows = static_cast<std::uint32_t>(part.tokens.size()),
-                           .state = part.memory.state,
-                           .kept = part.memory.kept,
-                           .pending = part.pending,
-                           .parents = part.parents,
-                           .settled = part.settled});
-    }
-    const auto rows = static_cast<std::uint32_t>(tokens.size());
-    const OwnedMatrix y(backend_, rows + 1, cols() + 3);
-    const Matrix results = y.rows(rows).column_range(1, cols());
-    enqueue(tokens, sequences, results);
-    return values_of(backend_, results);
-  }
-  Floats run(const Part& part) const { return run({&part, 1}); }
-
-  // Results of the tokens, one call each.
-  Floats run_one_by_one(const SequenceMemory& memory, const Rows& tokens) const {
-    Floats results;
-    for (const std::uint32_t token : tokens) {
-      const Floats y = run(Part{memory, {token}, {kNoParent}, 1});
-      results.insert(results.end(), y.begin(), y.end());
-    }
-    return results;
-  }
-
-  Floats row_of(const Floats& results, std::size_t row) const {
-    const auto first = results.begin() + static_cast<std::ptrdiff_t>(row * cols());
-    return {first, first + cols()};
-  }
-
- protected:
-  virtual void enqueue(const Rows& tokens, std::span<const RecurrentRows> sequences,
-                       const Matrix& y) const = 0;
-
-  // The tokens' rows of `inputs`, with a gap after each.
-  OwnedMatrix gathered(const Floats& inputs, const Rows& tokens) const {
-    const std::size_t cols = inputs.size() / kTokens;
-    Floats rows;
-    for (const std::uint32_t token : tokens) {
-      const auto from = inputs.begin() + static_cast<std::ptrdiff_t>(token * cols);
-      rows.insert(rows.end(), from, from + static_cast<std::ptrdiff_t>(cols));
-      rows.push_back(7.0f);
-    }
-    return matrix_of(backend_, static_cast<std::uint32_t>(tokens.size()),
-                     static_cast<std::uint32_t>(cols + 1), rows);
-  }
-  static Matrix without_gap(const OwnedMatrix& matrix) {
-    return matrix.all().column_range(0, matrix.all().cols - 1);
-  }
-
-  Backend& backend_;
-};
-
-class Convolution final : public RecurrentOperation {
- public:
-  Convolution(Backend& backend, std::uint32_t cols, std::uint32_t taps, Activation activation)
-      : RecurrentOperation(backend),
-        cols_(cols),
-        taps_(taps),
-        activation_(activation),
-        weight_(backend, DType::f32, cols, taps, random_floats(1, cols * taps)),
-        x_(random_floats(2, kTokens * cols)) {}
-
-  std::string name() const override {
-    return "convolution of " + std::to_string(cols_) + " columns";
-  }
-  SequenceMemory new_memory() const override { return {backend_, taps_ - 1, cols_, cols_}; }
-  std::uint32_t cols() const override { return cols_; }
-
- private:
-  void enqueue(const Rows& tokens, std::span<const RecurrentRows> sequences,
-               const Matrix& y) const override {
-    const OwnedMatrix x = gathered(x_, tokens);
-    backend_.convolve({.x = without_gap(x),
-                       .weight = weight_.table,
-                       .activation = activation_,
-                       .y = y,
-                       .sequences = sequences});
-  }
-
-  std::uint32_t cols_;
-  std::uint32_t taps_;
-  Activation activation_;
-  TestWeight weight_;
-  Floats x_;
-};
-
-class DeltaRule final : public RecurrentOperation {
- public:
-  DeltaRule(Backend& backend, std::uint32_t key_heads, std::uint32_t value_heads, std::uint32_t dim)
-      : RecurrentOperation(backend),
-        key_heads_(key_heads),
-        value_heads_(value_heads),
-        dim_(dim),
-        decay_(backend, DType::f32, 1, value_heads, negative(random_floats(1, value_heads))),
-        time_bias_(backend, DType::f32, 1, value_heads, random_floats(2, value_heads)),
-        qkv_(random_floats(3, kTokens * (2 * key_heads + value_heads) * dim)),
-        alpha_(random_floats(4, kTokens * value_heads)),
-        beta_(random_floats(5, kTokens * value_heads)) {}
-
-  std::string name() const override {
-    return "delta rule of " + std::to_string(dim_) + " dimensions";
-  }
-  SequenceMemory new_memory() const override {
-    return {backend_, value_heads_ * dim_, dim_,
-            (key_heads_ + value_heads_) * dim_ + 2 * value_heads_};
-  }
-  std::uint32_t cols() const override { return value_heads_ * dim_; }
-
- private:
-  static Floats negative(Floats values) {
-    for (float& value : values) value -= 1.0f;
-    return values;
-  }
-
-  void enqueue(const Rows& tokens, std::span<const RecurrentRows> sequences,
-               const Matrix& y) const override {
-    const OwnedMatrix qkv = gathered(qkv_, tokens);
-    const OwnedMatrix alpha = gathered(alpha_, tokens);
-    const OwnedMatrix beta = gathered(beta_, tokens);
-    backend_.delta_rule({.qkv = without_gap(qkv),
-                         .alpha = without_gap(alpha),
-                         .beta = without_gap(beta),
-                         .decay = decay_.table,
-                         .time_bias = time_bias_.table,
-                         .key_heads = key_heads_,
-                         .value_heads = value_heads_,
-                         .dim = dim_,
-                         .epsilon = 1e-6f,
-                         .y = y,
-                         .sequences = sequences});
-  }
-
-  std::uint32_t key_heads_;
-  std::uint32_t value_heads_;
-  std::uint32_t dim_;
-  TestWeight decay_;
-  TestWeight time_bias_;
-  Floats qkv_;
-  Floats alpha_;
-  Floats beta_;
-};
-
-std::vector<std::unique_ptr<RecurrentOperation>> operations(Backend& backend) {
-  std::vector<std::unique_ptr<RecurrentOperation>> all;
-  all.push_back(std::make_unique<Convolution>(backend, 300, 4, Activation::silu));
-  all.push_back(std::make_unique<Convolution>(backend, 5, 3, Activation::identity));
-  all.push_back(std::make_unique<DeltaRule>(backend, 2, 4, 16));
-  all.push_back(std::make_unique<DeltaRule>(backend, 1, 1, 21));
-  all.push_back(std::make_unique<DeltaRule>(backend, 1, 2, 128));
-  return all;
-}
 
 class RecurrentTest : public OpTest {
  protected:
@@ -275,13 +26,13 @@ TEST_P(RecurrentTest, ChainGivesBytesOfSingleRows) {
     const Floats results = operation->run_one_by_one(one_by_one, tokens);
 
     const SequenceMemory whole = operation->new_memory();
-    EXPECT_TRUE(same_bytes(operation->run(Part{whole, tokens, chain(20), 20}), results));
+    EXPECT_TRUE(same_bytes(operation->run(Part{whole, tokens, {}, 20}), results));
     EXPECT_TRUE(same_bytes(whole.state_values(), one_by_one.state_values()));
 
     const SequenceMemory chunks = operation->new_memory();
-    operation->run(Part{chunks, counted(0, 2), chain(2), 2});
-    operation->run(Part{chunks, counted(2, 1), chain(1), 1});
-    operation->run(Part{chunks, counted(3, 17), chain(17), 17});
+    operation->run(Part{chunks, counted(0, 2), {}, 2});
+    operation->run(Part{chunks, counted(2, 1), {}, 1});
+    operation->run(Part{chunks, counted(3, 17), {}, 17});
     EXPECT_TRUE(same_bytes(chunks.state_values(), one_by_one.state_values()));
   }
 }
@@ -291,28 +42,77 @@ TEST_P(RecurrentTest, TreeRowsGiveBytesOfTheirPathsAndLeaveStateUnchanged) {
   const Rows before = counted(40, 5);
   for (const auto& operation : operations(backend())) {
     for (const std::uint32_t settled : {0u, 1u, 4u}) {
-      for (const Rows& parents :
-           {random_parents(settled + 1, kRows, settled), comb(kRows, settled)}) {
-        SCOPED_TRACE(operation->name() + ", settled " + std::to_string(settled));
-        const SequenceMemory tree = operation->new_memory();
-        operation->run(Part{tree, before, chain(5), 5});
-        const Floats results = operation->run(Part{tree, counted(0, kRows), parents, settled});
+      SCOPED_TRACE(operation->name() + ", settled " + std::to_string(settled));
+      const std::uint32_t drafted = kRows - settled;
+      const Rows parents = random_parents(settled + 1, drafted);
+      const SequenceMemory tree = operation->new_memory();
+      operation->run(Part{tree, before, {}, 5});
+      const Floats results = operation->run(Part{tree, counted(0, kRows), parents, settled});
 
-        Rows all = before;
-        const Rows folded = counted(0, settled);
-        all.insert(all.end(), folded.begin(), folded.end());
-        EXPECT_TRUE(same_bytes(tree.state_values(), state_after(*operation, all)));
-        for (const std::uint32_t row : {0u, 7u, 15u, kRows - 1}) {
-          const SequenceMemory alone = operation->new_memory();
-          operation->run_one_by_one(alone, before);
-          const Rows path = path_to(parents, row, 0);
-          const Floats expected = operation->run_one_by_one(alone, path);
-          EXPECT_TRUE(same_bytes(operation->row_of(results, row),
-                                 operation->row_of(expected, path.size() - 1)))
-              << "row " << row;
+      const Rows folded = counted(0, settled);
+      EXPECT_TRUE(same_bytes(tree.state_values(), state_after(*operation, joined(before, folded))));
+      for (const std::uint32_t row : {0u, 7u, 15u, drafted - 1}) {
+        const SequenceMemory alone = operation->new_memory();
+        operation->run_one_by_one(alone, before);
+        const Rows path = joined(folded, shifted(path_to(parents, row), settled));
+        const Floats expected = operation->run_one_by_one(alone, path);
+        for (std::size_t i = 0; i < path.size(); ++i) {
+          EXPECT_TRUE(
+              same_bytes(operation->row_of(results, path[i]), operation->row_of(expected, i)))
+              << "row " << path[i];
         }
       }
     }
+  }
+}
+
+TEST_P(RecurrentTest, TreeGrownOverCallsGivesBytesOfOneCall) {
+  constexpr std::uint32_t kRows = 24;
+  const Rows parents = random_parents(6, kRows);
+  for (const auto& operation : operations(backend())) {
+    SCOPED_TRACE(operation->name());
+    const SequenceMemory whole = operation->new_memory();
+    const Floats expected = operation->run(Part{whole, counted(0, kRows + 2), parents, 2});
+
+    const SequenceMemory grown = operation->new_memory(kRows);
+    Floats results;
+    std::uint32_t first = 0;
+    for (const std::uint32_t end : {7u, 8u, kRows}) {
+      const std::uint32_t settled = first == 0 ? 2 : 0;
+      const Rows tokens = counted(first + 2 - settled, end - first + settled);
+      const Rows known(parents.begin(), parents.begin() + end);
+      const Floats y = operation->run(Part{grown, tokens, known, settled, {}, first});
+      results.insert(results.end(), y.begin(), y.end());
+      first = end;
+    }
+    EXPECT_TRUE(same_bytes(results, expected));
+    EXPECT_TRUE(same_bytes(grown.state_values(), whole.state_values()));
+    EXPECT_TRUE(same_bytes(grown.kept_values(0, kRows), whole.kept_values(0, kRows)));
+  }
+}
+
+TEST_P(RecurrentTest, PathGrownOverCallsGivesBytesOfSingleRows) {
+  constexpr std::uint32_t kRows = 12;
+  const Rows parents = {kNoParent, 0, kNoParent, 1, 0, 3, 4, 5, 2, 7, 9, 10};
+  const Rows path = path_to(parents, kRows - 1);
+  for (const auto& operation : operations(backend())) {
+    SCOPED_TRACE(operation->name());
+    const SequenceMemory alone = operation->new_memory();
+    const Floats expected = operation->run_one_by_one(alone, path);
+
+    const SequenceMemory grown = operation->new_memory(kRows);
+    Floats results;
+    for (std::uint32_t row = 0; row < kRows; row += 3) {
+      const Rows known(parents.begin(), parents.begin() + row + 3);
+      const Floats y = operation->run(Part{grown, counted(row, 3), known, 0, {}, row});
+      results.insert(results.end(), y.begin(), y.end());
+    }
+    for (std::size_t i = 0; i < path.size(); ++i) {
+      EXPECT_TRUE(same_bytes(operation->row_of(results, path[i]), operation->row_of(expected, i)))
+          << "row " << path[i];
+    }
+    operation->run(Part{grown, {}, {}, 0, path});
+    EXPECT_TRUE(same_bytes(grown.state_values(), alone.state_values()));
   }
 }
 
@@ -320,30 +120,28 @@ TEST_P(RecurrentTest, PendingPathGivesBytesOfSingleRows) {
   constexpr std::uint32_t kRows = 24;
   for (const auto& operation : operations(backend())) {
     for (const std::uint32_t settled : {0u, 1u}) {
-      const Rows parents = random_parents(settled + 8, kRows, settled);
-      for (const std::uint32_t row : {0u, 11u, kRows - 1}) {
+      const Rows parents = random_parents(settled + 8, kRows - settled);
+      for (const std::uint32_t row : {0u, 11u, kRows - settled - 1}) {
         SCOPED_TRACE(operation->name() + ", settled " + std::to_string(settled) + ", row " +
                      std::to_string(row));
         const SequenceMemory memory = operation->new_memory();
         operation->run(Part{memory, counted(0, kRows), parents, settled});
         // New rows overwrite the kept ones that are folded.
-        const Rows accepted = path_to(parents, row, settled);
+        const Rows accepted = path_to(parents, row);
         const Floats results =
-            operation->run(Part{memory, counted(30, 12), chain(12), 2, accepted});
+            operation->run(Part{memory, counted(30, 12), chain(10), 2, accepted});
 
-        Rows tokens = path_to(parents, row, 0);
-        tokens.push_back(30);
-        tokens.push_back(31);
+        Rows tokens = joined(counted(0, settled), shifted(accepted, settled));
+        tokens = joined(tokens, counted(30, 2));
         EXPECT_TRUE(same_bytes(memory.state_values(), state_after(*operation, tokens)));
-        const Rows drafted = counted(32, 10);
-        tokens.insert(tokens.end(), drafted.begin(), drafted.end());
+        tokens = joined(tokens, counted(32, 10));
         const SequenceMemory alone = operation->new_memory();
         const Floats expected = operation->run_one_by_one(alone, tokens);
         EXPECT_TRUE(same_bytes(operation->row_of(results, 11),
                                operation->row_of(expected, tokens.size() - 1)));
 
         // Without new rows.
-        operation->run(Part{memory, {}, {}, 0, counted(2, 10)});
+        operation->run(Part{memory, {}, {}, 0, counted(0, 10)});
         EXPECT_TRUE(same_bytes(memory.state_values(), alone.state_values()));
       }
     }
@@ -360,17 +158,22 @@ TEST_P(RecurrentTest, SequencesGiveSameBytesTogetherAndAlone) {
       alone.push_back(operation->new_memory());
     }
     const auto parts_of = [](const std::vector<SequenceMemory>& memory, int call) {
+      const Rows grown = {kNoParent, kNoParent, kNoParent, 0, 3, 1, 5, 2, kNoParent};
       if (call == 0) {
-        return std::vector<Part>{{memory[0], counted(0, 9), random_parents(1, 9, 1), 1},
-                                 {memory[1], counted(9, 30), chain(30), 30},
-                                 {memory[2], counted(2, 3), {kNoParent, kNoParent, kNoParent}}};
+        return std::vector<Part>{{memory[0], counted(0, 9), random_parents(1, 8), 1},
+                                 {memory[1], counted(9, 30), {}, 30},
+                                 {memory[2], counted(2, 3), Rows(3, kNoParent)}};
       }
-      return std::vector<Part>{{memory[2], counted(5, 6), random_parents(2, 6, 2), 2, {1}},
-                               {memory[3], counted(50, 1), {kNoParent}, 1},
-                               {memory[0], {}, {}, 0, {1}},
-                               {memory[1], counted(20, 5), random_parents(3, 5, 0)}};
+      if (call == 1) {
+        return std::vector<Part>{{memory[2], counted(5, 6), grown, 0, {}, 3},
+                                 {memory[3], counted(50, 1), {}, 1},
+                                 {memory[0], {}, {}, 0, {1}},
+                                 {memory[1], counted(20, 5), random_parents(3, 5)}};
+      }
+      return std::vector<Part>{{memory[1], counted(7, 2), {}, 2},
+                               {memory[2], counted(11, 6), random_parents(2, 4), 2, {1, 5, 6}}};
     };
-    for (const int call : {0, 1}) {
+    for (const int call : {0, 1, 2}) {
       const Floats results = operation->run(parts_of(together, call));
       Floats expected;
       for (const Part& part : parts_of(alone, call)) {
@@ -401,17 +204,19 @@ TEST_P(RecurrentTest, AgreesWithReference) {
       for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], 4e-6) << where << " " << n;
     };
     const auto run = [&](const Rows& tokens, const Rows& parents, std::uint32_t settled,
-                         const Rows& pending) {
-      compare(tested[i]->run(Part{memory, tokens, parents, settled, pending}),
-              expected[i]->run(Part{exact, tokens, parents, settled, pending}), "result");
+                         const Rows& pending, std::uint32_t first = 0) {
+      compare(tested[i]->run(Part{memory, tokens, parents, settled, pending, first}),
+              expected[i]->run(Part{exact, tokens, parents, settled, pending, first}), "result");
       compare(memory.state_values(), exact.state_values(), "state");
-      const auto drafted = static_cast<std::uint32_t>(tokens.size()) - settled;
-      compare(memory.kept_values(settled, drafted), exact.kept_values(settled, drafted), "kept");
+      const auto kept = static_cast<std::uint32_t>(parents.size());
+      compare(memory.kept_values(0, kept), exact.kept_values(0, kept), "kept");
     };
-    run(counted(0, 30), chain(30), 30, {});
-    run(counted(30, 12), random_parents(4, 12, 1), 1, {});
-    run(counted(42, 9), random_parents(5, 9, 0), 0, {1});
-    run(counted(51, 1), {kNoParent}, 1, {0});
+    run(counted(0, 30), {}, 30, {});
+    const Rows parents = random_parents(4, 11);
+    run(counted(30, 6), {parents.begin(), parents.begin() + 5}, 1, {});
+    run(counted(36, 6), parents, 0, {}, 5);
+    run(counted(42, 9), random_parents(5, 9), 0, path_to(parents, 10));
+    run(counted(51, 1), {}, 1, {0});
   }
 }
 
@@ -439,15 +244,15 @@ TEST_P(RecurrentTest, DeltaRuleMatchesNumpy) {
   const OwnedMatrix beta = matrix_of(backend(), kRows, 4, pattern(3, 12));
   const TestWeight decay(backend(), DType::f32, 1, 4, Floats{-0.5f, -1.0f, -0.25f, -2.0f});
   const TestWeight time_bias(backend(), DType::f32, 1, 4, Floats{0.25f, -0.5f, 1.0f, 0.0f});
-  const SequenceMemory memory(backend(), 8, 2, 20);
+  const SequenceMemory memory(backend(), 8, 2, 1, 20);
   const OwnedMatrix y(backend(), kRows, 8);
-  const Rows parents = chain(kRows);
   const RecurrentRows sequence{.rows = kRows,
                                .state = memory.state,
                                .kept = memory.kept,
                                .pending = {},
-                               .parents = parents,
-                               .settled = kRows};
+                               .settled = kRows,
+                               .first = 0,
+                               .parents = {}};
   backend().delta_rule({.qkv = qkv.all(),
                         .alpha = alpha.all(),
                         .beta = beta.all(),
@@ -476,15 +281,15 @@ TEST_P(RecurrentTest, ConvolutionMatchesNumpy) {
   const OwnedMatrix x = matrix_of(backend(), kRows, 2, pattern(4, 8));
   const TestWeight weight(backend(), DType::f32, 2, 3, pattern(5, 6));
   const OwnedMatrix y(backend(), kRows, 2);
-  const Rows parents = chain(kRows);
   const auto convolve = [&](Activation activation) {
-    const SequenceMemory memory(backend(), 2, 2, 2);
+    const SequenceMemory memory(backend(), 2, 2, 1, 2);
     const RecurrentRows sequence{.rows = kRows,
                                  .state = memory.state,
                                  .kept = memory.kept,
                                  .pending = {},
-                                 .parents = parents,
-                                 .settled = kRows};
+                                 .settled = kRows,
+                                 .first = 0,
+                                 .parents = {}};
     backend().convolve({.x = x.all(),
                         .weight = weight.table,
                         .activation = activation,
@@ -508,9 +313,8 @@ TEST_P(RecurrentTest, ExtremeGatesKeepOrReplaceState) {
   const OwnedMatrix qkv =
       matrix_of(backend(), 1, 3 * kDim, Floats{1, 0, 0, 0, 1, 0, 0, 0, 1, 2, 3, 4});
   const OwnedMatrix y(backend(), 1, kDim);
-  const Rows parents = {kNoParent};
   const auto result = [&](float alpha, float beta) {
-    const SequenceMemory memory(backend(), kDim, kDim, 2 * kDim + 2);
+    const SequenceMemory memory(backend(), kDim, kDim, 1, 2 * kDim + 2);
     backend().write(memory.state, Floats(kDim * kDim, 8.0f));
     const OwnedMatrix alphas = matrix_of(backend(), 1, 1, Floats{alpha});
     const OwnedMatrix betas = matrix_of(backend(), 1, 1, Floats{beta});
@@ -518,8 +322,9 @@ TEST_P(RecurrentTest, ExtremeGatesKeepOrReplaceState) {
                                  .state = memory.state,
                                  .kept = memory.kept,
                                  .pending = {},
-                                 .parents = parents,
-                                 .settled = 1};
+                                 .settled = 1,
+                                 .first = 0,
+                                 .parents = {}};
     backend().delta_rule({.qkv = qkv.all(),
                           .alpha = alphas.all(),
                           .beta = betas.all(),
@@ -540,6 +345,22 @@ TEST_P(RecurrentTest, ExtremeGatesKeepOrReplaceState) {
   EXPECT_NEAR(result(-9.0f, -200.0f)[0], 4.0 * std::exp(-std::log1p(std::exp(-9.0))), 3e-7);
 }
 
+TEST(RecurrentDeathTest, RefusesRowsThatDoNotFitTheTree) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto backend = make_reference_backend();
+  const Convolution operation(*backend, 5, 3, Activation::identity);
+  const SequenceMemory memory = operation.new_memory(3);
+  const Rows root = {kNoParent};
+  operation.run(Part{memory, counted(0, 3), chain(3)});
+  EXPECT_DEATH(operation.run(Part{memory, counted(0, 4), chain(4)}), "kept");
+  EXPECT_DEATH(operation.run(Part{memory, counted(0, 1), chain(4), 0, {}, 3}), "kept");
+  EXPECT_DEATH(operation.run(Part{memory, counted(0, 1), root, 0, {3}}), "kept");
+  EXPECT_DEATH(operation.run(Part{memory, counted(0, 1), chain(3), 0, {0}, 2}), "pending");
+  EXPECT_DEATH(operation.run(Part{memory, counted(0, 2), chain(3), 1, {}, 2}), "settled");
+  EXPECT_DEATH(operation.run(Part{memory, counted(0, 1), root, 0, {}, 2}), "parents");
+  EXPECT_DEATH(operation.run(Part{memory, counted(0, 1), {0}}), "parents");
+}
+
 // Results and states of every operation after a chain, a tree and a pending path.
 Floats results_of(const cpu::Kernels& kernels, std::uint32_t threads) {
   const auto backend = make_cpu_backend_with(kernels, {.threads = threads});
@@ -549,9 +370,9 @@ Floats results_of(const cpu::Kernels& kernels, std::uint32_t threads) {
   };
   for (const auto& operation : operations(*backend)) {
     const SequenceMemory memory = operation->new_memory();
-    keep(operation->run(Part{memory, counted(0, 40), chain(40), 40}));
-    keep(operation->run(Part{memory, counted(40, 9), random_parents(1, 9, 1), 1}));
-    keep(operation->run(Part{memory, counted(50, 3), chain(3), 2, {1}}));
+    keep(operation->run(Part{memory, counted(0, 40), {}, 40}));
+    keep(operation->run(Part{memory, counted(40, 9), random_parents(1, 8), 1}));
+    keep(operation->run(Part{memory, counted(50, 3), chain(1), 2, {0}}));
     keep(memory.state_values());
   }
   return all;

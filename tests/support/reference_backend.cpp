@@ -323,9 +323,16 @@ class ReferenceBackend final : public HostBackend {
         std::vector<float> past(taps - 1);
         for (std::uint32_t i = 0; i < taps - 1; ++i) past[i] = row(s.state, i)[c];
         for (const std::uint32_t p : s.pending) past.push_back(row(s.kept, p)[c]);
+        for (std::uint32_t r = s.settled; r < s.rows; ++r) {
+          row(s.kept, s.first + r - s.settled)[c] = row(x, r)[c];
+        }
         for (std::uint32_t r = 0; r < s.rows; ++r) {
+          if (r < s.settled) past.push_back(row(x, r)[c]);
           std::vector<float> inputs = past;
-          for (const std::uint32_t at : path_to(s, r, 0)) inputs.push_back(row(x, at)[c]);
+          if (r >= s.settled) {
+            const auto path = path_to(s, s.first + r - s.settled);
+            for (const std::uint32_t at : path) inputs.push_back(row(s.kept, at)[c]);
+          }
           double sum = 0.0;
           for (std::size_t j = 0; j < taps; ++j) {
             sum += double{weight[c * taps + j]} * double{inputs[inputs.size() - taps + j]};
@@ -333,11 +340,9 @@ class ReferenceBackend final : public HostBackend {
           if (op.activation == Activation::silu) sum /= 1.0 + std::exp(-sum);
           row(op.y, first + r)[c] = static_cast<float>(sum);
         }
-        for (std::uint32_t r = 0; r < s.settled; ++r) past.push_back(row(x, r)[c]);
         for (std::uint32_t i = 0; i < taps - 1; ++i) {
           row(s.state, i)[c] = past[past.size() - (taps - 1) + i];
         }
-        for (std::uint32_t r = s.settled; r < s.rows; ++r) row(s.kept, r)[c] = row(x, r)[c];
       }
       first += s.rows;
     }
@@ -345,36 +350,32 @@ class ReferenceBackend final : public HostBackend {
 
   void delta_rule(const DeltaRuleOp& op) override {
     check_op(op);
-    std::uint32_t first = 0;
+    std::uint32_t call_first = 0;
     for (const RecurrentRows& s : op.sequences) {
+      const auto run = [&](std::vector<float>& m, std::uint32_t r, std::uint32_t head) {
+        const std::vector<float> y = advance(m, delta_step(op, call_first + r, head));
+        std::ranges::copy(y, row(op.y, call_first + r) + head * op.dim);
+      };
       for (std::uint32_t head = 0; head < op.value_heads; ++head) {
-        std::vector<DeltaStep> steps;
-        for (std::uint32_t r = 0; r < s.rows; ++r) steps.push_back(delta_step(op, first + r, head));
-        std::vector<float> state;
-        for (std::uint32_t i = 0; i < op.dim; ++i) {
-          const float* from = row(s.state, head * op.dim + i);
-          state.insert(state.end(), from, from + op.dim);
-        }
-        const auto run = [&](std::vector<float>& m, std::uint32_t r) {
-          float* y = row(op.y, first + r) + head * op.dim;
-          std::ranges::copy(advance(m, steps[r]), y);
-        };
+        std::vector<float> state = head_state(op, s, head);
         for (const std::uint32_t p : s.pending) advance(state, kept_step(op, s.kept, p, head));
-        for (std::uint32_t r = 0; r < s.settled; ++r) run(state, r);
-        for (std::uint32_t r = s.settled; r < s.rows; ++r) {
-          std::vector<float> drafted = state;
-          for (const std::uint32_t at : path_to(s, r, s.settled)) run(drafted, at);
-        }
+        for (std::uint32_t r = 0; r < s.settled; ++r) run(state, r, head);
         for (std::uint32_t i = 0; i < op.dim; ++i) {
           std::copy_n(state.begin() + i * op.dim, op.dim, row(s.state, head * op.dim + i));
         }
       }
       for (std::uint32_t r = s.settled; r < s.rows; ++r) {
         for (std::uint32_t head = 0; head < op.value_heads; ++head) {
-          keep(op, s.kept, r, head, delta_step(op, first + r, head));
+          std::vector<float> drafted = head_state(op, s, head);
+          const std::uint32_t kept = s.first + r - s.settled;
+          for (const std::uint32_t at : path_to(s, s.parents[kept])) {
+            advance(drafted, kept_step(op, s.kept, at, head));
+          }
+          run(drafted, r, head);
+          keep(op, s.kept, kept, head, delta_step(op, call_first + r, head));
         }
       }
-      first += s.rows;
+      call_first += s.rows;
     }
   }
 
@@ -451,11 +452,10 @@ class ReferenceBackend final : public HostBackend {
 
   static float* row(const Matrix& m, std::uint32_t r) { return data(m) + r * m.stride; }
 
-  // Ancestors of row r that are not before `first`, oldest first, and r.
-  static std::vector<std::uint32_t> path_to(const RecurrentRows& s, std::uint32_t r,
-                                            std::uint32_t first) {
+  // Kept row `at` and those before it, oldest first.
+  static std::vector<std::uint32_t> path_to(const RecurrentRows& s, std::uint32_t at) {
     std::vector<std::uint32_t> path;
-    for (; r != kNoParent && r >= first; r = s.parents[r]) path.push_back(r);
+    for (; at != kNoParent; at = s.parents[at]) path.push_back(at);
     std::ranges::reverse(path);
     return path;
   }
@@ -468,6 +468,17 @@ class ReferenceBackend final : public HostBackend {
     float decay;
     float step;
   };
+
+  // One head's state [dim, dim].
+  static std::vector<float> head_state(const DeltaRuleOp& op, const RecurrentRows& s,
+                                       std::uint32_t head) {
+    std::vector<float> state;
+    for (std::uint32_t i = 0; i < op.dim; ++i) {
+      const float* from = row(s.state, head * op.dim + i);
+      state.insert(state.end(), from, from + op.dim);
+    }
+    return state;
+  }
 
   static DeltaStep delta_step(const DeltaRuleOp& op, std::uint32_t r, std::uint32_t head) {
     const float* qkv = row(op.qkv, r);

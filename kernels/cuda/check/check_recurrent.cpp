@@ -3,14 +3,17 @@
 namespace edgedraft::cuda::check {
 namespace {
 
-// Rows of one sequence: some settled, then a tree of drafted ones.
+// Rows of one sequence: some settled, then a tree of drafted ones with these parents.
 constexpr std::uint32_t kSettled = 8;
-const std::vector<std::uint32_t> kParents = {kNoRow, 0, 1, 2, 3, 4, 5, 6, 7, 8, 7, 10, 9, 9, 12};
+const std::vector<std::uint32_t> kParents = {kNoRow, 0, kNoRow, 2, 1, 1, 4};
 
 // The rows on the path to row r, r last.
 std::vector<std::uint32_t> path_to(std::uint32_t r) {
   std::vector<std::uint32_t> path;
-  for (; r != kNoRow; r = kParents[r]) path.insert(path.begin(), r);
+  for (std::uint32_t at = r < kSettled ? kNoRow : r - kSettled; at != kNoRow; at = kParents[at]) {
+    path.insert(path.begin(), kSettled + at);
+  }
+  for (std::uint32_t at = r < kSettled ? r + 1 : kSettled; at-- > 0;) path.insert(path.begin(), at);
   return path;
 }
 
@@ -25,21 +28,21 @@ class Sequence {
         kept_(kept_before),
         parents_(kParents),
         pending_(std::vector<std::uint32_t>{3}),
-        owners_(std::vector<std::uint32_t>(kParents.size(), 0)),
+        owners_(std::vector<std::uint32_t>(rows(), 0)),
         sequence_(std::vector<RecurrentSequence>{{state_.data(), state_cols, kept_.data(),
                                                   kept_cols_, parents_.data(), pending_.data(), 1,
-                                                  0, rows(), kSettled}}) {}
+                                                  0, rows(), kSettled, 0}}) {}
 
-  static std::uint32_t rows() { return static_cast<std::uint32_t>(kParents.size()); }
+  static std::uint32_t rows() { return kSettled + static_cast<std::uint32_t>(kParents.size()); }
   RecurrentCall call() const {
     return {sequence_.data(), owners_.data(), 1, rows(), rows() - kSettled};
   }
   const float* pending() const { return kept_before.data() + 3 * kept_cols_; }
   std::vector<float> state() const { return state_.values(); }
-  // Kept row r, after the call.
+  // The kept row of drafted row r, after the call.
   std::vector<float> kept(std::uint32_t r) const {
     const auto values = kept_.values();
-    const auto first = values.begin() + static_cast<std::ptrdiff_t>(r * kept_cols_);
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>((r - kSettled) * kept_cols_);
     return {first, first + static_cast<std::ptrdiff_t>(kept_cols_)};
   }
 
