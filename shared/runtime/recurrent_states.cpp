@@ -103,7 +103,8 @@ void RecurrentStates::begin(std::uint32_t length, std::uint32_t first_slot, std:
   settling_ = settled;
   settled_after_ = length + settled;
   EDGEDRAFT_CHECK(first_ + count_ - settled <= rows_max_);
-  parents_.clear();
+  EDGEDRAFT_CHECK(first_ <= parents_.size());
+  parents_.resize(first_);  // those of the tree so far
   for (const std::uint32_t slot : parents.subspan(settled)) {
     const bool kept = slot != kNoParent && slot >= settled_after_;
     parents_.push_back(kept ? slot - settled_after_ : kNoParent);

@@ -64,7 +64,7 @@ class RecurrentStates {
   std::uint32_t first_ = 0;
   std::uint32_t settling_ = 0;
   std::uint32_t settled_after_ = 0;
-  std::vector<std::uint32_t> parents_;
+  std::vector<std::uint32_t> parents_;  // of all kept rows
 };
 
 }  // namespace edgedraft
