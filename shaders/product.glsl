@@ -47,18 +47,22 @@ uint output_at(uint j) {
 }
 uint row_at(uint r) { return min(gl_WorkGroupID.y * ROWS + r, p.rows - 1); }
 
-// The first row of the matrix of this workgroup's expert in the stack.
-uint expert_row() {
+// The first row of this workgroup's expert in the stack, and its row of x; read once.
+uint first_row_of_expert() {
+  if (EXPERTS == 0) return 0;
   uint pair = gl_WorkGroupID.y;
-  uint used = max(EXPERTS, 1);
-  return uint(experts[p.experts_offset + pair / used * p.experts_stride + pair % used]) * p.outputs;
+  uint at = p.experts_offset + pair / EXPERTS * p.experts_stride + pair % EXPERTS;
+  return uint(experts[at]) * p.outputs;
 }
+uint expert_row = first_row_of_expert();
+uint pair_x_row = EXPERTS == 0 ? 0 : gl_WorkGroupID.y / p.pairs_a_row;
+
 // An output's row in the bound part of the stack; beyond p.part_rows if it is in another part.
-uint part_row(uint o) { return expert_row() + o - p.first_row; }
+uint part_row(uint o) { return expert_row + o - p.first_row; }
 // An output's row of the weight, clamped to the last.
 uint weight_row(uint o) { return EXPERTS == 0 ? o : min(part_row(o), p.part_rows - 1); }
 // Row r's row of x.
-uint x_row(uint r) { return EXPERTS == 0 ? row_at(r) : row_at(r) / p.pairs_a_row; }
+uint x_row(uint r) { return EXPERTS == 0 ? row_at(r) : pair_x_row; }
 
 // The scale of a block of q8_0 or q4_0.
 float scale_of(uint block) {
@@ -113,9 +117,7 @@ void finish(float sums[kSums]) {
     uint at = p.y_offset + row * p.y_stride + o;
     precise float total = total_of(s);
     if (p.accumulates != 0) total = total + y[at];
-    if (p.has_bias != 0) {
-      total = total + bias[p.bias_offset + (EXPERTS == 0 ? o : expert_row() + o)];
-    }
+    if (p.has_bias != 0) total = total + bias[p.bias_offset + expert_row + o];
     y[at] = total;
   }
 }
