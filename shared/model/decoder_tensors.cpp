@@ -13,6 +13,8 @@
 namespace edgedraft {
 namespace {
 
+constexpr std::uint32_t kFileHeadDimMax = 256;
+
 // Checks the vocabulary against the tokenizer, if there is one.
 Result<std::uint32_t> read_vocabulary_count(const GgufFile& file, std::uint32_t dim) {
   const GgufTensor* table = file.find_tensor("token_embd.weight");
@@ -87,10 +89,10 @@ Result<void> check_heads(const HeadShape& heads, const std::string& what) {
     return bad_file(what + ": " + std::to_string(heads.query_heads) + " query heads over " +
                     std::to_string(heads.kv_heads) + " key heads");
   }
-  if (heads.head_dim == 0 || heads.head_dim % 2 != 0 || heads.head_dim > kHeadDimMax) {
+  if (heads.head_dim == 0 || heads.head_dim % 2 != 0 || heads.head_dim > kFileHeadDimMax) {
     return Error{Errc::unsupported, what + ": the head size is " + std::to_string(heads.head_dim) +
                                         "; it must be even and at most " +
-                                        std::to_string(kHeadDimMax)};
+                                        std::to_string(kFileHeadDimMax)};
   }
   if (heads.query_heads > kWidthMax / heads.head_dim) return bad_file(what + ": too many heads");
   return {};

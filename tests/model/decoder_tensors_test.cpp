@@ -157,13 +157,38 @@ TEST(DecoderTensorsTest, CombinesLegacyScaleWithFrequencyTensor) {
   EXPECT_EQ(divisors_of(raw), (std::vector<float>{1, 8}));
 }
 
-TEST(DecoderTensorsTest, RefusesUnsupportedRope) {
+// llama.cpp's constants: frequencies that turn less than once in the original context are divided,
+// those that turn more than 32 times stay.
+TEST(DecoderTensorsTest, ReadsYarn) {
   RawGguf raw = test::raw_decoder();
   raw.add_string("llama.rope.scaling.type", "yarn");
-  expect_error(raw, Errc::unsupported, "yarn");
-  raw = test::raw_decoder();
+  raw.add_f32("llama.rope.scaling.factor", 4.0f);
+  expect_error(raw, Errc::bad_file, "original_context_length");
+  raw.add_u32("llama.rope.scaling.original_context_length", 128);
+  const Bytes bytes = raw.bytes();
+  const RopeConfig rope = read_decoder_config(GgufFile::parse(bytes).value()).value().rope;
+  EXPECT_EQ(rope.frequency_divisors, (std::vector<float>{1, 4}));
+  EXPECT_FLOAT_EQ(rope.magnitude, 1.0f + 0.1f * std::log(4.0f));
+}
+
+TEST(DecoderTensorsTest, ReadsRotationOfAPartOfAHead) {
+  RawGguf raw = test::raw_decoder();
   raw.add_u32("llama.rope.dimension_count", 2);
-  expect_error(raw, Errc::unsupported, "rope.dimension_count");
+  raw.add_f32("llama.rope.scaling.attn_factor", 1.25f);
+  const Bytes bytes = raw.bytes();
+  const RopeConfig rope = read_decoder_config(GgufFile::parse(bytes).value()).value().rope;
+  EXPECT_EQ(rope.rotated, 2u);
+  EXPECT_EQ(rope.magnitude, 1.25f);
+  for (const std::uint32_t impossible : {3u, 6u}) {
+    replace_u32(raw, "llama.rope.dimension_count", impossible);
+    expect_error(raw, Errc::unsupported, "rope.dimension_count");
+  }
+}
+
+TEST(DecoderTensorsTest, RefusesUnknownScaling) {
+  RawGguf raw = test::raw_decoder();
+  raw.add_string("llama.rope.scaling.type", "dynamic");
+  expect_error(raw, Errc::unsupported, "dynamic");
 }
 
 TEST(DecoderTensorsTest, RefusesInvalidRopeValues) {
@@ -184,7 +209,7 @@ TEST(DecoderTensorsTest, RefusesOtherArchitectures) {
   RawGguf raw = test::raw_decoder();
   remove_key(raw, "general.architecture");
   raw.add_string("general.architecture", "gemma");
-  expect_error(raw, Errc::unsupported, "gemma");
+  expect_error(raw, Errc::unsupported, "'gemma' is not supported. Known are llama, ");
 }
 
 TEST(DecoderTensorsTest, RefusesTokenizerOfOtherSize) {
@@ -242,7 +267,7 @@ TEST(DecoderTensorsTest, NamesKeyOfOtherComputation) {
         Setting("attn_logit_softcapping", 50.0f), Setting("final_logit_softcapping", 30.0f),
         Setting("logit_scale", 0.0625f), Setting("logit_scale", NAN),
         Setting("embedding_scale", 12.0f), Setting("residual_scale", 0.25f),
-        Setting("residual_scale", -1.0f), Setting("rope.scaling.attn_factor", 1.19f),
+        Setting("residual_scale", -1.0f),
         Setting("attention.scale", 1.0f), Setting("attention.scale", 0.499f)}) {
     expect_error(decoder_with(setting), Errc::unsupported, "llama." + setting.first);
   }

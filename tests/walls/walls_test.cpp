@@ -10,6 +10,7 @@
 namespace edgedraft::test {
 namespace {
 
+constexpr const char* kFamilies = "shared/model/families/";
 constexpr const char* kFolders[] = {"client",  "kernels", "netsim", "server",
                                     "shaders", "shared",  "tests"};
 
@@ -129,6 +130,34 @@ TEST(WallsTest, FilesIncludeTheirOwnHeaderFirst) {
 TEST(WallsTest, HeadersIncludeEveryNameTheyUse) {
   for (const auto& [path, names] : undeclared_names(project())) {
     for (const std::string& name : names) ADD_FAILURE() << path << " uses " << name;
+  }
+}
+
+// A family is its folder and a line of the table.
+TEST(WallsTest, OnlyItsFolderNamesAFamily) {
+  const std::filesystem::path families = std::filesystem::path(EDGEDRAFT_SOURCE_DIR) / kFamilies;
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(families)) {
+    if (!entry.is_directory()) continue;
+    for (const auto& file : std::filesystem::directory_iterator(entry)) {
+      std::string text = text_of(file);
+      constexpr std::string_view kName = ".architecture = \"";
+      const std::size_t at = text.find(kName);
+      if (at == std::string::npos) continue;
+      text.erase(0, at + kName.size());
+      names.push_back('"' + text.substr(0, text.find('"') + 1));
+    }
+  }
+  ASSERT_GT(names.size(), 3u);
+  for (const auto& [path, source] : project()) {
+    // Pre-tokenizers and published models bear the same names.
+    if (is_test(path) || path.starts_with(kFamilies) || path.find("tokenizer") != path.npos) {
+      continue;
+    }
+    const std::string text = text_of(std::filesystem::path(EDGEDRAFT_SOURCE_DIR) / path);
+    for (const std::string& name : names) {
+      EXPECT_EQ(text.find(name), std::string::npos) << path << " names " << name;
+    }
   }
 }
 
