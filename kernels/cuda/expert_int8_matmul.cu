@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kProductThreads)
     float4 block_sums[2] = {};
 #pragma unroll
     for (std::uint32_t i = 0; i < 2; ++i) {
-      scales[i] = a.x.scales[at + sums_rows[i]] * Group::kUnit;
-      if constexpr (Group::kPacking.has_minimum) {
+      scales[i] = a.x.scales[at + sums_rows[i]] * Group::unit(a.codes);
+      if constexpr (Group::kHasSums) {
         block_sums[i] = reinterpret_cast<const float4*>(a.x.sums)[at + sums_rows[i]];
       }
     }
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kProductThreads)
 #pragma unroll
       for (std::uint32_t b = 0; b < kBlocks; ++b) {
         std::uint32_t fragment[4];
-        weights[m].fragment(b, fragment);
+        weights[m].fragment(b, a.codes, fragment);
         BlockScales block_scales;
         weights[m].read_scales(lane, b, block_scales);
         const auto part = [b](const float4& v) {
@@ -114,26 +114,10 @@ cudaError_t run(const ExpertInt8MatmulArgs& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t expert_int8_matmul(const ExpertInt8MatmulArgs& args, cudaStream_t stream) {
-  switch (args.product.type) {
-    case DType::q8_0:
-      return run<DType::q8_0>(args, stream);
-    case DType::q4_0:
-      return run<DType::q4_0>(args, stream);
-    case DType::q4_1:
-      return run<DType::q4_1>(args, stream);
-    case DType::q5_0:
-      return run<DType::q5_0>(args, stream);
-    case DType::q5_1:
-      return run<DType::q5_1>(args, stream);
-    case DType::q4_k:
-      return run<DType::q4_k>(args, stream);
-    case DType::q5_k:
-      return run<DType::q5_k>(args, stream);
-    case DType::q6_k:
-      return run<DType::q6_k>(args, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  ExpertInt8MatmulArgs all = args;
+  if (is_coded(args.product.type)) all.codes = codes_of(args.product.type);
+  return for_packing_of(args.product.type,
+                        [&](auto type) { return run<decltype(type)::value>(all, stream); });
 }
 
 }  // namespace edgedraft::cuda

@@ -86,6 +86,7 @@ struct ExpertInt8MatmulArgs {
   QuantizedRows x;
   std::uint32_t x_rows;
   ExpertProduct product;
+  Codes codes = {};  // set by expert_int8_matmul
 };
 [[nodiscard]] cudaError_t expert_int8_matmul(const ExpertInt8MatmulArgs& args, cudaStream_t stream);
 

@@ -201,32 +201,8 @@ cudaError_t run(const Int8MatmulArgs& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t narrow_int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream) {
-  switch (args.type) {
-    case DType::q8_0:
-      return run<DType::q8_0>(args, stream);
-    case DType::q4_0:
-      return run<DType::q4_0>(args, stream);
-    case DType::q4_1:
-      return run<DType::q4_1>(args, stream);
-    case DType::q5_0:
-      return run<DType::q5_0>(args, stream);
-    case DType::q5_1:
-      return run<DType::q5_1>(args, stream);
-    case DType::q4_k:
-      return run<DType::q4_k>(args, stream);
-    case DType::q5_k:
-      return run<DType::q5_k>(args, stream);
-    case DType::q6_k:
-      return run<DType::q6_k>(args, stream);
-    case DType::q2_k:
-      return run<DType::q2_k>(args, stream);
-    case DType::iq4_nl:
-      return run<DType::iq4_nl>(args, stream);
-    case DType::mxfp4:
-      return run<DType::mxfp4>(args, stream);
-    default:  // other coded types differ by their codes only
-      return is_coded(args.type) ? run<DType::iq4_xs>(args, stream) : cudaErrorInvalidValue;
-  }
+  return for_packing_of(args.type,
+                        [&](auto type) { return run<decltype(type)::value>(args, stream); });
 }
 
 cudaError_t int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream) {

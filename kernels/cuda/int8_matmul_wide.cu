@@ -213,32 +213,8 @@ cudaError_t run(const Int8MatmulArgs& args, cudaStream_t stream) {
 
 template <class Tile>
 cudaError_t run_type(const Int8MatmulArgs& args, cudaStream_t stream) {
-  switch (args.type) {
-    case DType::q8_0:
-      return run<DType::q8_0, Tile>(args, stream);
-    case DType::q4_0:
-      return run<DType::q4_0, Tile>(args, stream);
-    case DType::q4_1:
-      return run<DType::q4_1, Tile>(args, stream);
-    case DType::q5_0:
-      return run<DType::q5_0, Tile>(args, stream);
-    case DType::q5_1:
-      return run<DType::q5_1, Tile>(args, stream);
-    case DType::q4_k:
-      return run<DType::q4_k, Tile>(args, stream);
-    case DType::q5_k:
-      return run<DType::q5_k, Tile>(args, stream);
-    case DType::q6_k:
-      return run<DType::q6_k, Tile>(args, stream);
-    case DType::q2_k:
-      return run<DType::q2_k, Tile>(args, stream);
-    case DType::iq4_nl:
-      return run<DType::iq4_nl, Tile>(args, stream);
-    case DType::mxfp4:
-      return run<DType::mxfp4, Tile>(args, stream);
-    default:
-      return is_coded(args.type) ? run<DType::iq4_xs, Tile>(args, stream) : cudaErrorInvalidValue;
-  }
+  return for_packing_of(args.type,
+                        [&](auto type) { return run<decltype(type)::value, Tile>(args, stream); });
 }
 
 }  // namespace

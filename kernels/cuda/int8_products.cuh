@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/products.cuh"
 
@@ -39,6 +41,39 @@ __device__ inline float low_half(std::uint32_t pair) {
 }
 __device__ inline float high_half(std::uint32_t pair) {
   return half_to_float(static_cast<std::uint16_t>(pair >> 16));
+}
+
+// Calls `run` with `type` as a constant. Coded types of 256 elements differ by their codes only and
+// share a constant.
+template <class Run>
+cudaError_t for_packing_of(DType type, const Run& run) {
+  switch (type) {
+    case DType::q8_0:
+      return run(std::integral_constant<DType, DType::q8_0>{});
+    case DType::q4_0:
+      return run(std::integral_constant<DType, DType::q4_0>{});
+    case DType::q4_1:
+      return run(std::integral_constant<DType, DType::q4_1>{});
+    case DType::q5_0:
+      return run(std::integral_constant<DType, DType::q5_0>{});
+    case DType::q5_1:
+      return run(std::integral_constant<DType, DType::q5_1>{});
+    case DType::q4_k:
+      return run(std::integral_constant<DType, DType::q4_k>{});
+    case DType::q5_k:
+      return run(std::integral_constant<DType, DType::q5_k>{});
+    case DType::q6_k:
+      return run(std::integral_constant<DType, DType::q6_k>{});
+    case DType::q2_k:
+      return run(std::integral_constant<DType, DType::q2_k>{});
+    case DType::iq4_nl:
+      return run(std::integral_constant<DType, DType::iq4_nl>{});
+    case DType::mxfp4:
+      return run(std::integral_constant<DType, DType::mxfp4>{});
+    default:
+      if (!is_coded(type)) return cudaErrorInvalidValue;
+      return run(std::integral_constant<DType, DType::iq4_xs>{});
+  }
 }
 
 // The packed weight (pack_weight.cu) from one tile of 16 outputs on.

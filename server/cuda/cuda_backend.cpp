@@ -71,17 +71,21 @@ class CudaBackend final : public Backend {
     const auto row = row_bytes(matrix.type, matrix.cols);
     EDGEDRAFT_CHECK(row.has_value());
     EDGEDRAFT_CHECK(matrix.bytes.size() / *row == matrix.rows && matrix.bytes.size() % *row == 0);
-    auto file_order = upload_table(matrix);
-    if (is_float(matrix.type)) return file_order;
+    if (is_float(matrix.type)) return upload(matrix.bytes);
     EDGEDRAFT_CHECK(matrix.experts > 0 && matrix.rows % matrix.experts == 0);
     const std::uint32_t outputs = matrix.rows / matrix.experts;
     const std::size_t total = cuda::packed_layout(matrix.type, outputs, matrix.cols).total;
     auto packed = std::make_unique<CudaBuffer>(queue_, std::uint64_t{matrix.experts} * total);
     packed->packed = true;
+    // One expert at a time, so that packing needs little memory beside the weight.
+    const CudaBuffer file_order(queue_, outputs * cuda::row_bytes(matrix.type, matrix.cols));
     for (std::uint32_t expert = 0; expert < matrix.experts; ++expert) {
+      const ByteView bytes = matrix.bytes.subspan(expert * outputs * *row, outputs * *row);
+      uploader_.copy(file_order.data(),
+                     is_coded(matrix.type) ? ByteView(coded(matrix.type, bytes)) : bytes,
+                     options_.on_upload);
       try_cuda(cuda::pack_weight({.type = matrix.type,
-                                  .weight = static_cast<CudaBuffer&>(*file_order).data() +
-                                            expert * outputs * *row,
+                                  .weight = file_order.data(),
                                   .outputs = outputs,
                                   .inputs = matrix.cols,
                                   .packed = packed->data() + expert * total},
@@ -90,8 +94,7 @@ class CudaBackend final : public Backend {
     }
     // Matmuls prefetch weights before earlier kernels end. Unlike those kernels, a memset starts
     // only after earlier writes are visible.
-    try_cuda(cudaMemsetAsync(static_cast<CudaBuffer&>(*file_order).data(), 0, 1, queue_.stream()),
-             "packing a weight");
+    try_cuda(cudaMemsetAsync(file_order.data(), 0, 1, queue_.stream()), "packing a weight");
     return packed;
   }
 

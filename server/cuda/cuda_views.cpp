@@ -28,10 +28,10 @@ const std::byte* device_data(const Weight& w) {
   if (!w) return nullptr;
   const auto& buffer = static_cast<const CudaBuffer&>(*w.buffer);
   EDGEDRAFT_CHECK(!buffer.packed);
-  const auto row = row_bytes(w.type, w.cols);
-  EDGEDRAFT_CHECK(row.has_value());
+  EDGEDRAFT_CHECK(row_bytes(w.type, w.cols).has_value());
+  const std::size_t row = cuda::row_bytes(w.type, w.cols);
   EDGEDRAFT_CHECK(w.offset_bytes <= buffer.bytes_count());
-  EDGEDRAFT_CHECK(w.rows == 0 || *row <= (buffer.bytes_count() - w.offset_bytes) / w.rows);
+  EDGEDRAFT_CHECK(w.rows == 0 || row <= (buffer.bytes_count() - w.offset_bytes) / w.rows);
   return buffer.data() + w.offset_bytes;
 }
 
