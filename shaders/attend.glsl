@@ -6,8 +6,8 @@
 // The order of additions depends only on a slot's rank among the visible ones. So a path through a
 // tree gives the same bits as the same tokens in sequence.
 //
-// A row's window hides its first slots. Steps of hidden slots are skipped; steps stay aligned to the
-// first slot, so bits do not depend on what the window hides.
+// A row's window hides its first slots. Steps of hidden slots are skipped; steps stay aligned to
+// the first slot, so bits do not depend on what the window hides.
 //
 // Include after lanes.glsl, bindings q, k, k_vectors, v, v_vectors and y, push constants p, and
 //   uint visible(uint row, uint i)    the i-th slot after the prefix that a row of q sees
@@ -26,8 +26,8 @@ layout(constant_id = 5) const bool HALVES = false;
 layout(constant_id = 6) const bool SINKS = false;
 
 const uint kEights = kAttentionWorkgroup / kNeighbours;
-const uint kPairs = ROWS * HEADS;                     // row-major
-const uint kColumns = (HEAD_DIM + 3) / 4;             // columns of four elements, or two
+const uint kPairs = ROWS * HEADS;          // row-major
+const uint kColumns = (HEAD_DIM + 3) / 4;  // columns of four elements, or two
 // Columns per lane, a workgroup apart.
 const uint kLaneColumns = (kColumns + kAttentionWorkgroup - 1) / kAttentionWorkgroup;
 const uint kLaneSums = kPairs * kLaneColumns;
@@ -184,7 +184,7 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
   }
   float largest[kPairs];
   precise float weight_sums[kPairs];  // over this lane's slots
-  precise vec4 sums[kLaneSums];  // for this lane's columns and its group's slots
+  precise vec4 sums[kLaneSums];       // for this lane's columns and its group's slots
   for (uint n = 0; n < kPairs; ++n) {
     largest[n] = kLowest;
     weight_sums[n] = 0.0;
@@ -265,8 +265,8 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
       for (uint i = group; i < kAttentionWorkgroup; i += kGroups) {
         for (uint c = 0; c < kLaneColumns; ++c) {
           if (column + c * kAttentionWorkgroup >= kColumns) break;
-          vec4 value = four_of_v(head + (base + first + i) * p.v_stride,
-                                 column + c * kAttentionWorkgroup);
+          vec4 value =
+              four_of_v(head + (base + first + i) * p.v_stride, column + c * kAttentionWorkgroup);
           for (uint n = 0; n < kPairs; ++n) {
             uint at = n * kLaneColumns + c;
             sums[at] = sums[at] + weights[n * kAttentionWorkgroup + i] * value;

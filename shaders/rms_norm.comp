@@ -1,6 +1,6 @@
 #version 450
-// One workgroup per group of a row; y enumerates rows. Lane i adds the squares of elements i, i + 128, ...; then lanes are added
-// (lanes.glsl).
+// One workgroup per group of a row; y enumerates rows. Lane i adds the squares of elements
+// i, i + 128, ...; then lanes are added (lanes.glsl).
 #extension GL_GOOGLE_include_directive : require
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
