@@ -219,22 +219,25 @@ bool CudaSequences::has_room_for(const cuda::AttentionPart& part, std::size_t fl
 }
 
 // A layer usually repeats the previous layer's plan.
-cudaError_t CudaSequences::plan_launch() {
+cudaError_t CudaSequences::plan_launch(Planned& planned) {
   const std::size_t words = cuda::attention_table_words(parts_.data(), parts_.size());
-  if (planned_heads_ == launch_.heads && table_.size() == words &&
-      cuda::attention_is_planned(parts_.data(), parts_.size(), plan_, table_.data())) {
+  if (planned.heads == launch_.heads && planned.table.size() == words &&
+      cuda::attention_is_planned(parts_.data(), parts_.size(), planned.plan,
+                                 planned.table.data())) {
     return cudaSuccess;
   }
-  table_.resize(words);
-  const cudaError_t status = cuda::plan_attention(
-      parts_.data(), parts_.size(), heads_of(launch_.heads), limits_, plan_, table_.data());
-  planned_heads_ = status == cudaSuccess ? std::optional(launch_.heads) : std::nullopt;
+  planned.table.resize(words);
+  const cudaError_t status =
+      cuda::plan_attention(parts_.data(), parts_.size(), heads_of(launch_.heads), limits_,
+                           planned.plan, planned.table.data());
+  planned.heads = status == cudaSuccess ? std::optional(launch_.heads) : std::nullopt;
   return status;
 }
 
 void CudaSequences::launch_attention() {
   if (parts_.empty()) return;
-  const cudaError_t status = plan_launch();
+  Planned& planned = begins_.empty() ? whole_ : windowed_;
+  const cudaError_t status = plan_launch(planned);
   launch_.q.rows = launch_.y.rows = rows_;
   parts_.clear();
   rows_ = 0;
@@ -242,14 +245,14 @@ void CudaSequences::launch_attention() {
   try_cuda(status, "planning attention");
   // Reserved before the arguments are uploaded: growing the scratch starts the recorded launches.
   const cuda::Heads heads = heads_of(launch_.heads);
-  auto* scratch = scratch_.reserve<float>(cuda::attention_scratch_floats(plan_, heads));
+  auto* scratch = scratch_.reserve<float>(cuda::attention_scratch_floats(planned.plan, heads));
   enqueue(cuda::attention,
           cuda::AttentionArgs{
               .q = device_const_rows(launch_.q),
               .keys = cache_of(launch_.keys, launch_.page_slots),
               .values = cache_of(launch_.values, launch_.page_slots),
-              .table = arguments_.on_device(std::span<const std::uint32_t>(table_)),
-              .plan = plan_,
+              .table = arguments_.on_device(std::span<const std::uint32_t>(planned.table)),
+              .plan = planned.plan,
               .heads = heads,
               .y = device_rows(launch_.y),
               .scratch = scratch,

@@ -27,6 +27,12 @@ class CudaSequences {
   std::uint32_t head_dim_max() const { return cuda::attention_head_dim_max(limits_); }
 
  private:
+  // A launch's plan and table.
+  struct Planned {
+    std::optional<HeadShape> heads;  // empty: none yet
+    cuda::AttentionPlan plan{};
+    std::vector<std::uint32_t> table;
+  };
   // Rows of one attention launch.
   struct Launch {
     Matrix q;  // from the first row on
@@ -43,7 +49,7 @@ class CudaSequences {
   void enqueue(cudaError_t (*launcher)(const Args&, cudaStream_t), const Args& args);
   void add(const AttentionOp& op);
   bool has_room_for(const cuda::AttentionPart& part, std::size_t floats) const;
-  cudaError_t plan_launch();
+  cudaError_t plan_launch(Planned& planned);
   void launch_attention();
 
   CudaQueue& queue_;
@@ -54,10 +60,10 @@ class CudaSequences {
   // Kept so that calls do not allocate.
   std::vector<std::uint32_t> places_;
 
-  // The last attention launch; the next layer usually repeats it.
-  std::optional<HeadShape> planned_heads_;
-  cuda::AttentionPlan plan_{};
-  std::vector<std::uint32_t> table_;
+  // The last launches without windows and with them, which alternate in some models. The next layer
+  // of the same kind usually repeats its launch, and its table is uploaded once.
+  Planned whole_;
+  Planned windowed_;
 
   // The launch under construction.
   Launch launch_{};
