@@ -97,10 +97,19 @@ TEST_P(FloatInvarianceTest, RowsMatchAtEveryWidthUpTo130) {
 }
 
 TEST_P(BatchInvarianceTest, RmsNormAndGateRowsMatchSingleRows) {
-  for (const std::uint32_t cols : {1u, 33u, 127u, 256u, 1000u}) {
+  struct Case {
+    std::uint32_t groups;
+    std::uint32_t cols;  // of a group
+    Activation activation;
+  };
+  for (const Case& c :
+       {Case{1, 1, Activation::silu}, Case{1, 33, Activation::silu}, Case{1, 127, Activation::silu},
+        Case{1, 256, Activation::silu}, Case{1, 1000, Activation::silu},
+        Case{4, 64, Activation::gelu}, Case{3, 34, Activation::clamped}}) {
+    const std::uint32_t cols = c.groups * c.cols;
     const OwnedMatrix a = matrix_of(backend(), kWidthMax, cols, random_floats(1, kWidthMax * cols));
     const OwnedMatrix b = matrix_of(backend(), kWidthMax, cols, random_floats(2, kWidthMax * cols));
-    const TestWeight weight(backend(), DType::f32, 1, cols, random_floats(3, cols));
+    const TestWeight weight(backend(), DType::f32, 1, c.cols, random_floats(3, c.cols));
     const OwnedMatrix normed(backend(), kWidthMax, cols);
     const OwnedMatrix gated(backend(), kWidthMax, cols);
     const auto run = [&](std::uint32_t first, std::uint32_t count) {
@@ -111,7 +120,7 @@ TEST_P(BatchInvarianceTest, RmsNormAndGateRowsMatchSingleRows) {
       backend().gate({.gate = a.all().row_range(first, count),
                       .up = b.all().row_range(first, count),
                       .y = gated.all().row_range(first, count),
-                      .activation = Activation::silu});
+                      .activation = c.activation});
     };
     for (std::uint32_t r = 0; r < kWidthMax; ++r) run(r, 1);
     const Floats normed_alone = values_of(backend(), normed.all());
