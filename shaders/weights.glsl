@@ -74,8 +74,8 @@ float q2_k(uint block, uint i) {
 
 // Values of the lower eight codes of a coded type, times its unit; the upper eight of all but iq4
 // and q3_k are their negatives.
-const float kCodesIq4[16] = float[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69,
-                                    89, 113);
+const float kCodesIq4[16] =
+    float[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 const float kCodesIq3Xxs[8] = float[](1, 3, 5, 7, 9, 11, 13, 15.5);
 const float kCodesIq2[8] = float[](1, 3.125, 5.375, 0, 0, 0, 0, 0);
 const float kCodesMxfp4[8] = float[](0, 1, 2, 3, 4, 6, 8, 12);
@@ -109,8 +109,7 @@ float coded(uint type, uint row, uint i) {
     uint block = row + (i / 32) * 18;
     uint both = byte_at(block + 2 + i % 16);
     uint code = i % 32 < 16 ? both & 15u : both >> 4;
-    float scale =
-        type == kTypeMxfp4 ? uintBitsToFloat(half_bits_at(block) << 16) : half_at(block);
+    float scale = type == kTypeMxfp4 ? uintBitsToFloat(half_bits_at(block) << 16) : half_at(block);
     precise float x = scale * code_value(type, code);
     return x;
   }
