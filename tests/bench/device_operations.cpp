@@ -44,7 +44,8 @@ Weight Operations::weight(const TensorView& t) {
 }
 
 Weight Operations::table(const TensorView& t) {
-  buffers_.push_back(backend_.upload(t.bytes));
+  buffers_.push_back(
+      backend_.upload_table({.type = t.type, .rows = t.rows, .cols = t.cols, .bytes = t.bytes}));
   return {.buffer = buffers_.back().get(), .type = t.type, .rows = t.rows, .cols = t.cols};
 }
 

@@ -161,6 +161,7 @@ double total_of(const CountsByTask& tasks, std::vector<double> TaskCounts::*part
 bool is_rounded_from(const GgufTensor& targets, const GgufTensor& tensor) {
   if (targets.dims != tensor.dims) return false;
   if (targets.type == tensor.type) return std::ranges::equal(targets.bytes, tensor.bytes);
+  if (!is_writable(tensor.type)) return false;
   std::vector<float> numbers(tensor.cols());
   std::vector<std::byte> rounded(tensor.bytes.size() / tensor.rows());
   const std::size_t source_bytes = targets.bytes.size() / targets.rows();

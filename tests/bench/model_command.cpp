@@ -138,7 +138,9 @@ Result<int> run_model(const ModelOptions& options) {
   const auto shape = find_known_shape(options.shape);
   if (!shape) return shape.error();
   const auto type = dtype_from_name(options.type);
-  if (!type) return Error{Errc::usage, "--type " + options.type + ": unknown type"};
+  if (!type || !is_writable(*type)) {
+    return Error{Errc::usage, "--type " + options.type + ": not a type that can be written"};
+  }
   const std::vector<GgufTensorInfo> tensors = tensors_of(*shape, *type);
   auto writer = GgufWriter::create(options.output, metadata_of(*shape, *type), tensors);
   if (!writer) return writer.error();
