@@ -52,5 +52,18 @@ TEST_F(VulkanMemoryTest, StaysWithinPlanWith16BitKeysAndValues) {
   expect_plan_is_kept(DType::f16);
 }
 
+// Coded types take more memory than in their files: 146 bytes per 256 elements, not 66.
+TEST_F(VulkanMemoryTest, PlansRecodedSizeOfCodedTypes) {
+  const auto plan = plan_vulkan_backend(open_with({}).value()->features(), DType::f32).value();
+  constexpr std::uint32_t kRows = 1024;
+  constexpr std::uint32_t kCols = 4096;
+  const Bytes bytes(kRows * row_bytes(DType::iq2_xxs, kCols).value());
+  const MatrixBytes matrix{.type = DType::iq2_xxs, .rows = kRows, .cols = kCols, .bytes = bytes};
+  const auto table = plan->upload_table(matrix);
+  EXPECT_EQ(plan->meter()->held(MemoryMeter::Use::weights), kRows * kCols / 256 * 146);
+  const auto weight = plan->upload_matrix(matrix);
+  EXPECT_EQ(plan->meter()->held(MemoryMeter::Use::weights), 2 * (kRows * kCols / 256 * 146));
+}
+
 }  // namespace
 }  // namespace edgedraft::testing
