@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 
 #include "shared/base/json_shape.h"
+#include "shared/base/text_file.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/fingerprint.h"
 #include "shared/model/gguf.h"
@@ -384,6 +386,30 @@ TEST_F(ConvertTest, KeepsGgufTypesByDefault) {
   ASSERT_TRUE(second);
   EXPECT_EQ(compute_model_fingerprint(*second), compute_model_fingerprint(first));
   EXPECT_EQ(*second->get_u32("general.file_type"), *first.get_u32("general.file_type"));
+}
+
+TEST_F(ConvertTest, CopiesAndDecodesTypesThatItDoesNotWrite) {
+  converted({}, DType::q4_0);
+  const auto path = output_ / "m.gguf";
+  // Blocks of iq4_nl have the size of q4_0's: the type's number makes one from the other.
+  const std::string name = "blk.0.attn_q.weight";
+  std::string bytes = read_text_file(path, 1 << 20).value();
+  const std::size_t type_at = bytes.find(name) + name.size() + 4 + 2 * 8;
+  ASSERT_EQ(bytes.at(type_at), 2);
+  bytes[type_at] = 20;
+  std::ofstream(path, std::ios::binary) << bytes;
+  const GgufFile source = GgufFile::open(path).value();
+  EXPECT_EQ(source.find_tensor(name)->type, DType::iq4_nl);
+
+  ASSERT_TRUE(convert_model({.input = path, .output = output_ / "copy.gguf"}));
+  const GgufFile copy = GgufFile::open(output_ / "copy.gguf").value();
+  EXPECT_EQ(copy.find_tensor(name)->type, DType::iq4_nl);
+  EXPECT_TRUE(std::ranges::equal(copy.find_tensor(name)->bytes, source.find_tensor(name)->bytes));
+
+  ASSERT_TRUE(convert_model({.input = path, .output = output_ / "f32.gguf", .type = DType::f32}));
+  const GgufFile floats = GgufFile::open(output_ / "f32.gguf").value();
+  EXPECT_EQ(floats.find_tensor(name)->type, DType::f32);
+  EXPECT_EQ(row_of(floats, name, 5), row_of(source, name, 5));
 }
 
 TEST_F(ConvertTest, IsDeterministic) {
