@@ -1,36 +1,14 @@
-#include <zlib.h>
-
-#include <array>
 #include <cmath>
-#include <deque>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "shared/base/text_file.h"
-#include "shared/model/decoder_tensors.h"
-#include "shared/model/gguf.h"
-#include "shared/runtime/decoder.h"
 #include "tests/runtime/op_test.h"
-#include "tests/support/fixtures.h"
+#include "tests/support/family_models.h"
 
 namespace edgedraft::testing {
 namespace {
 
 using nlohmann::json;
-
-const std::filesystem::path kFamilies = test::kFixtures.parent_path() / "families";
-
-Bytes unzipped(const std::filesystem::path& path) {
-  Bytes bytes;
-  const gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr) throw std::runtime_error("cannot open " + path.string());
-  std::array<std::byte, 1u << 16> part;
-  for (int count = 0; (count = gzread(file, part.data(), part.size())) > 0;) {
-    bytes.insert(bytes.end(), part.begin(), part.begin() + count);
-  }
-  gzclose(file);
-  return bytes;
-}
 
 struct Golden {
   std::uint32_t context;
@@ -53,43 +31,6 @@ std::vector<Golden> goldens_of(const std::string& name) {
   return goldens;
 }
 
-enum class Weights : std::uint8_t {
-  as_stored,
-  exact,  // decoded to float32, so that no backend rounds activations
-};
-
-// A model file and a decoder of it.
-class Model {
- public:
-  Model(Backend& backend, const std::string& name, std::uint32_t context, Weights weights)
-      : bytes_(unzipped(kFamilies / (name + ".gguf.gz"))),
-        file_(GgufFile::parse(bytes_).value()),
-        model_(read_decoder(file_).value()) {
-    if (weights == Weights::exact) {
-      for (LayerTensors& layer : model_.tensors.layers) decode(layer);
-    }
-    decoder_.emplace(backend, model_.config, model_.tensors, context);
-  }
-  Decoder& decoder() { return *decoder_; }
-
- private:
-  void decode(LayerTensors& layer) {
-    for_each_part(layer, layer, [&](const TensorView& from, TensorView& to, PartKind) {
-      if (!from.present() || is_float(from.type)) return;
-      Floats& numbers = decoded_.emplace_back(std::size_t{from.rows} * from.cols);
-      dequantize_row(from.type, from.bytes, numbers);
-      to.type = DType::f32;
-      to.bytes = std::as_bytes(std::span(numbers));
-    });
-  }
-
-  Bytes bytes_;
-  GgufFile file_;
-  DecoderModel model_;
-  std::deque<Floats> decoded_;
-  std::optional<Decoder> decoder_;
-};
-
 struct FamilyCase {
   std::string model;
   BackendFactory backend;
@@ -105,13 +46,9 @@ std::string case_name(const ::testing::TestParamInfo<FamilyCase>& info) {
 
 std::vector<FamilyCase> cases() {
   std::vector<FamilyCase> all;
-  for (const auto& entry : std::filesystem::directory_iterator(kFamilies)) {
-    if (entry.path().extension() != ".json") continue;
-    for (const BackendFactory& backend : all_backends()) {
-      all.push_back({entry.path().stem().string(), backend});
-    }
+  for (const std::string& model : family_models()) {
+    for (const BackendFactory& backend : all_backends()) all.push_back({model, backend});
   }
-  std::ranges::sort(all, {}, [](const FamilyCase& c) { return c.model + c.backend.name; });
   return all;
 }
 
@@ -125,8 +62,8 @@ class FamilyTest : public ::testing::TestWithParam<FamilyCase> {
                              "no such device");
     }
   }
-  Model model(std::uint32_t context, Weights weights) {
-    return Model(*backend_, GetParam().model, context, weights);
+  FamilyModel model(std::uint32_t context, Weights weights) {
+    return FamilyModel(*backend_, GetParam().model, context, weights);
   }
   // Stand-ins for a GPU are slow.
   bool is_slow() const {
@@ -158,7 +95,7 @@ std::uint32_t likeliest(const Floats& logits) {
 TEST_P(FamilyTest, ComputesTheGoldenLogitsAndTokens) {
   for (const Golden& golden : goldens_of(GetParam().model)) {
     if (is_slow() && golden.ids.size() > 40) continue;
-    Model tiny = model(golden.context, Weights::exact);
+    FamilyModel tiny = model(golden.context, Weights::exact);
     Decoder& decoder = tiny.decoder();
     KvCache cache = decoder.make_cache();
     Floats last = logits(decoder, decoder.append(cache, golden.ids) - 1);
@@ -178,7 +115,7 @@ TEST_P(FamilyTest, ComputesARowAloneAndAmongOthersWithTheSameBits) {
   const Golden golden = goldens_of(GetParam().model).at(1);
   const std::size_t count = is_slow() ? 12 : golden.ids.size();
   const auto ids = std::span(golden.ids).first(count);
-  Model tiny = model(golden.context, Weights::as_stored);
+  FamilyModel tiny = model(golden.context, Weights::as_stored);
   Decoder& decoder = tiny.decoder();
   Floats alone;
   KvCache one = decoder.make_cache();
