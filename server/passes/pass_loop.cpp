@@ -55,13 +55,12 @@ PassLoop::StartReport PassLoop::measure_costs(Duration time_max) {
   KvCache cache = sessions_.scratch_cache();
   EDGEDRAFT_CHECK(cache.reserve(options_.pass_rows_max));
   const Instant started = now_();
-  StartReport report{
-      .passes = measure_start_costs(
-          decoder_, cache,
-          {.time_max = time_max,
-           .rows_max = std::min(options_.pass_rows_max, decoder_.tree_rows_max()),
-           .now = now_}),
-      .took = now_() - started};
+  StartReport report{.passes = measure_start_costs(
+                         decoder_, cache,
+                         {.time_max = time_max,
+                          .rows_max = std::min(options_.pass_rows_max, decoder_.tree_rows_max()),
+                          .now = now_}),
+                     .took = now_() - started};
   for (StartSample& pass : report.passes) {
     if (options_.pace) pass.time = std::max(pass.time, options_.pace(pass.rows));
     costs_.anchor(pass.rows, pass.time);

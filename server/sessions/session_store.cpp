@@ -136,8 +136,8 @@ Result<Session*> SessionStore::find_or_make(std::uint64_t connection_id,
   try {
     cache.emplace(parts_.decoder.make_cache(*pool_));
   } catch (const DeviceError& e) {  // for the states of recurrent layers
-    return Error{Errc::refused, "no memory for another session (" + std::string(e.what()) +
-                                    "): try again later"};
+    return Error{Errc::refused,
+                 "no memory for another session (" + std::string(e.what()) + "): try again later"};
   }
   TargetSession target(parts_.decoder, *std::move(cache), parts_.context_count, parts_.is_end);
   wire::SessionId id = wanted;

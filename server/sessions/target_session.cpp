@@ -153,8 +153,8 @@ SequenceRows TargetSession::begin_pass(std::uint32_t rows_max, std::uint32_t sea
   if (const auto* prefill = std::get_if<RunningPrefill>(&request_)) {
     // Rows from the last given token on may be dropped again.
     const std::uint32_t given = given_rows(*prefill);
-    const std::uint32_t count = std::min({rows_max, rows_wanted(searched_max), kMaskRowsMax,
-                                          given + decoder_.tree_rows_max()});
+    const std::uint32_t count = std::min(
+        {rows_max, rows_wanted(searched_max), kMaskRowsMax, given + decoder_.tree_rows_max()});
     positions_.resize(count);
     std::iota(positions_.begin(), positions_.end(), first);
     first_deciding_ = std::min(given, count);
@@ -260,6 +260,8 @@ PrefillOutcome TargetSession::close(const RunningPrefill& prefill) {
   keep_tokens(count);
   cache_.set_length(count);
   cache_.trim();
+  // The next prompt often replaces the answer: templates drop what a model thought.
+  if (cache_.recurrent() != nullptr) cache_.recurrent()->save();
   given_count_ = prefill.given_count;
   tokens_.push_back(prefill.outcome.next);
   finish_ = prefill.outcome.finish;

@@ -123,9 +123,9 @@ struct DecoderConfig {
   std::uint32_t vocabulary_count = 0;
   std::uint32_t layer_count = 0;
   std::uint32_t other_layer_count = 0;  // of the file, after the last, not computed here
-  std::uint32_t context_length = 0;  // positions that the model was trained for
-  LayerShape layer;                  // sizes that layers share; heads of those with attention
-  std::vector<LayerPlan> layers;     // empty: all as LayerPlan{layer}
+  std::uint32_t context_length = 0;     // positions that the model was trained for
+  LayerShape layer;                     // sizes that layers share; heads of those with attention
+  std::vector<LayerPlan> layers;        // empty: all as LayerPlan{layer}
   RopeConfig rope;
   RopeConfig window_rope;
   float embedding_scale = 1.0f;

@@ -58,8 +58,7 @@ bool is_named(std::span<const std::string_view> names, std::string_view name) {
 
 // An unknown tensor would be ignored by the computation, so its file holds another kind of model.
 Result<void> refuse_unknown_tensors(const GgufFile& file, const Family& family,
-                                    const DecoderConfig& config,
-                                    std::span<const LayerList> lists) {
+                                    const DecoderConfig& config, std::span<const LayerList> lists) {
   const std::string_view of_model[] = {"token_embd.weight", family.output_norm, "output.weight",
                                        "rope_freqs.weight"};
   for (const GgufTensor& tensor : file.tensors()) {
@@ -166,7 +165,8 @@ Result<DecoderModel> read_draft_decoder(const GgufFile& file) {
 std::uint64_t matrix_bytes(const LayerTensors& layer) {
   std::uint64_t bytes = 0;
   for_each_part(layer, layer, [&](const TensorView& part, const TensorView&, PartKind kind) {
-    if (kind == PartKind::matrix && part.present()) bytes += part.rows * *row_bytes(part.type, part.cols);
+    if (kind == PartKind::matrix && part.present())
+      bytes += part.rows * *row_bytes(part.type, part.cols);
   });
   return bytes;
 }

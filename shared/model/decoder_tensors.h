@@ -28,40 +28,40 @@ struct TensorView {
   bool present() const { return !bytes.empty(); }
 };
 
-// The parts of one decoder layer, as tensors of a file (TensorView) or on a backend (Weight). What a
-// layer does not have is absent. Norms and biases are not blocks.
+// The parts of one decoder layer, as tensors of a file (TensorView) or on a backend (Weight). What
+// a layer does not have is absent. Norms and biases are not blocks.
 template <class T>
 struct LayerParts {
-  T attn_norm;       // [1, dim]; absent in a drafter's layer without one
-  T attn_q;          // [query_cols, dim]
-  T attn_k;          // [kv_cols, dim]
-  T attn_v;          // [kv_cols, dim]
-  T attn_output;     // [dim, query_cols]
-  T attn_q_bias;     // [1, query_cols]
-  T attn_k_bias;     // [1, kv_cols]
-  T attn_v_bias;     // [1, kv_cols]
-  T attn_o_bias;     // [1, dim]
-  T attn_q_norm;     // [1, head_dim], for each head
-  T attn_k_norm;     // [1, head_dim]
-  T attn_gate;       // [query_cols, dim]; its sigmoid multiplies what attention gives
-  T attn_sinks;      // [1, query_heads]
-  T post_attn_norm;  // [1, dim], of what the mixer adds
-  T delta_qkv;       // [2 * key_cols + value_cols, dim]
-  T delta_gate;      // [value_cols, dim]
-  T delta_alpha;     // [value_heads, dim]
-  T delta_beta;      // [value_heads, dim]
-  T delta_decay;     // [1, value_heads]
-  T delta_time;      // [1, value_heads]
-  T delta_norm;      // [1, delta dim], for each head
-  T delta_output;    // [dim, value_cols]
-  T conv_taps;       // [columns of the convolution, taps]
-  T conv_input;      // [3 * dim, dim]
-  T conv_output;     // [dim, dim]
-  T ffn_norm;        // [1, dim]
-  T ffn_gate;        // [ffn_dim, dim]
-  T ffn_up;          // [ffn_dim, dim]
-  T ffn_down;        // [dim, ffn_dim]
-  T post_ffn_norm;   // [1, dim], of what the feed-forward adds
+  T attn_norm;          // [1, dim]; absent in a drafter's layer without one
+  T attn_q;             // [query_cols, dim]
+  T attn_k;             // [kv_cols, dim]
+  T attn_v;             // [kv_cols, dim]
+  T attn_output;        // [dim, query_cols]
+  T attn_q_bias;        // [1, query_cols]
+  T attn_k_bias;        // [1, kv_cols]
+  T attn_v_bias;        // [1, kv_cols]
+  T attn_o_bias;        // [1, dim]
+  T attn_q_norm;        // [1, head_dim], for each head
+  T attn_k_norm;        // [1, head_dim]
+  T attn_gate;          // [query_cols, dim]; its sigmoid multiplies what attention gives
+  T attn_sinks;         // [1, query_heads]
+  T post_attn_norm;     // [1, dim], of what the mixer adds
+  T delta_qkv;          // [2 * key_cols + value_cols, dim]
+  T delta_gate;         // [value_cols, dim]
+  T delta_alpha;        // [value_heads, dim]
+  T delta_beta;         // [value_heads, dim]
+  T delta_decay;        // [1, value_heads]
+  T delta_time;         // [1, value_heads]
+  T delta_norm;         // [1, delta dim], for each head
+  T delta_output;       // [dim, value_cols]
+  T conv_taps;          // [columns of the convolution, taps]
+  T conv_input;         // [3 * dim, dim]
+  T conv_output;        // [dim, dim]
+  T ffn_norm;           // [1, dim]
+  T ffn_gate;           // [ffn_dim, dim]
+  T ffn_up;             // [ffn_dim, dim]
+  T ffn_down;           // [dim, ffn_dim]
+  T post_ffn_norm;      // [1, dim], of what the feed-forward adds
   T router;             // [experts, dim]
   T router_bias;        // [1, experts]
   T experts_gate;       // experts x [expert ffn_dim, dim]

@@ -127,7 +127,8 @@ void GgufMetadata::set(const std::string& key, const GgufValue& value) {
 GgufKeys GgufMetadata::keys() const {
   std::map<std::string_view, GgufValue> views;
   for (const auto& [key, value] : values_) {
-    GgufValue view{.type = value.type, .element_type = value.type, .count = 1, .bytes = value.bytes};
+    GgufValue view{
+        .type = value.type, .element_type = value.type, .count = 1, .bytes = value.bytes};
     if (value.type == GgufType::array) {  // as append_array_head() wrote it
       view.element_type = static_cast<GgufType>(load_le<std::uint32_t>(value.bytes.data()));
       view.count = load_le<std::uint64_t>(value.bytes.data() + sizeof(std::uint32_t));

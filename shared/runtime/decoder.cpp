@@ -52,18 +52,16 @@ Layer Decoder::make_layer(const LayerPlan& plan, const LayerTensors& tensors) {
     cos_sin = table(window_cos_sin_, config_.window_rope);
     style = config_.window_rope.style;
   }
-  return {.plan = plan,
-          .weights = store_.add_layer(tensors),
-          .rope_style = style,
-          .cos_sin = cos_sin};
+  return {
+      .plan = plan, .weights = store_.add_layer(tensors), .rope_style = style, .cos_sin = cos_sin};
 }
 
 KvCache Decoder::make_cache(DType type) const {
   KvCache cache(backend_, {.layers = config_.attention_count(),
-                            .kv_cols = config_.layer.heads.kv_cols(),
-                            .capacity = slots_max(),
-                            .type = type,
-                            .planes = planes_});
+                           .kv_cols = config_.layer.heads.kv_cols(),
+                           .capacity = slots_max(),
+                           .type = type,
+                           .planes = planes_});
   if (is_recurrent()) {
     cache.set_states(std::make_unique<RecurrentStates>(backend_, config_, kMaskRowsMax));
   }

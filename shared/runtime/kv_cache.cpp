@@ -64,8 +64,7 @@ void KvCache::set_states(std::unique_ptr<RecurrentStates> recurrent) {
 void KvCache::set_length(std::uint32_t length) {
   if (recurrent_ != nullptr) {
     if (length < recurrent_->settled()) {
-      recurrent_->reset();
-      length = 0;
+      length = recurrent_->go_back(length);
     } else if (length > length_) {
       std::vector<std::uint32_t> slots(length - length_);
       std::iota(slots.begin(), slots.end(), length_);

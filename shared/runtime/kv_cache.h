@@ -61,7 +61,8 @@ class KvCache {
 
   // Marks slots 0..length-1 as valid. If that cuts a shared page, the whole page is released.
   // length() is then the page's first slot, and valid slots after it must be recomputed. Recurrent
-  // states before the settled positions are lost: length() is then 0. Requires length <= slots().
+  // states of fewer than the settled positions are those of the last copy (RecurrentStates::save)
+  // or none: length() is then smaller, too. Requires length <= slots().
   void set_length(std::uint32_t length);
   // True if set_length() would keep exactly `length`.
   bool can_keep(std::uint32_t length) const;

@@ -193,10 +193,8 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
                       .sequences = scratch.stored});
   backend.attentions(scratch.attentions);
   if (w.attn_gate) {
-    backend.gate({.gate = output_gate,
-                  .up = attended,
-                  .y = attended,
-                  .activation = Activation::sigmoid});
+    backend.gate(
+        {.gate = output_gate, .up = attended, .y = attended, .activation = Activation::sigmoid});
   }
   const Matrix mixed = sum_of(scratch, w.post_attn_norm, x);
   backend.matmul({.x = attended,
@@ -246,8 +244,8 @@ void delta_net(Backend& backend, const Layer& layer, LayerScratch& scratch, cons
       {.x = read, .weight = w.delta_output, .bias = {}, .y = x, .into = Into::accumulate});
 }
 
-void short_convolution(Backend& backend, const Layer& layer, LayerScratch& scratch,
-                       const Matrix& x, std::span<const RecurrentRows> rows) {
+void short_convolution(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+                       std::span<const RecurrentRows> rows) {
   const LayerWeights& w = layer.weights;
   const std::uint32_t dim = layer.plan.shape.dim;
   const Matrix input = scratch.normed.rows(x.rows, dim);
@@ -257,8 +255,7 @@ void short_convolution(Backend& backend, const Layer& layer, LayerScratch& scrat
   const Matrix convolved = scratch.mixer_gate.rows(x.rows, dim);
   normed_products(backend, layer, w.attn_norm, x, input,
                   std::array{MatmulOp{.x = input, .weight = w.conv_input, .bias = {}, .y = all}});
-  backend.gate(
-      {.gate = third(0), .up = third(2), .y = gated, .activation = Activation::identity});
+  backend.gate({.gate = third(0), .up = third(2), .y = gated, .activation = Activation::identity});
   backend.convolve({.x = gated,
                     .weight = w.conv_taps,
                     .activation = Activation::identity,
@@ -311,10 +308,8 @@ void add_experts(Backend& backend, const Layer& layer, LayerScratch& scratch, co
   const Matrix gate = scratch.gate.rows(pairs, shape.ffn_dim);
   const Matrix up = scratch.up.rows(pairs, shape.ffn_dim);
   const Matrix mixed = scratch.mixed.rows(pairs, x.cols);
-  backend.rms_norm({.x = x,
-                    .weight = w.ffn_norm,
-                    .y = normed,
-                    .epsilon = layer.plan.shape.rms_epsilon});
+  backend.rms_norm(
+      {.x = x, .weight = w.ffn_norm, .y = normed, .epsilon = layer.plan.shape.rms_epsilon});
   backend.matmul({.x = normed, .weight = w.router, .bias = w.router_bias, .y = logits});
   backend.route({.logits = logits, .used = shape.used, .experts = experts, .weights = shares});
   backend.expert_matmul({.x = normed,
@@ -336,8 +331,8 @@ void add_experts(Backend& backend, const Layer& layer, LayerScratch& scratch, co
   backend.mix({.x = mixed, .weights = shares, .y = x});
   if (!w.shared_down) return;
   add_dense(backend, layer, scratch,
-            {.gate = w.shared_gate, .up = w.shared_up, .down = w.shared_down, .share = w.share},
-            {}, normed, normed, x, Into::accumulate);
+            {.gate = w.shared_gate, .up = w.shared_up, .down = w.shared_down, .share = w.share}, {},
+            normed, normed, x, Into::accumulate);
 }
 
 }  // namespace

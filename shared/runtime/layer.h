@@ -95,9 +95,9 @@ struct SequenceBatch {
   CacheView values;
 };
 
-// x += Wo Attention(RMSNorm(x)) by the layer's plan; stores the rows' keys and values in their caches. Rows of the
-// sequences are consecutive in x; sequences do not see each other.
-// Shapes    x [sum of the batches' counts, dim]
+// x += Wo Attention(RMSNorm(x)) by the layer's plan; stores the rows' keys and values in their
+// caches. Rows of the sequences are consecutive in x; sequences do not see each other. Shapes    x
+// [sum of the batches' counts, dim]
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     std::span<const SequenceBatch> sequences);
 // As above, for one sequence.
@@ -108,8 +108,8 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
 // sequences are consecutive in x.
 void delta_net(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                std::span<const RecurrentRows> convolution, std::span<const RecurrentRows> delta);
-void short_convolution(Backend& backend, const Layer& layer, LayerScratch& scratch,
-                       const Matrix& x, std::span<const RecurrentRows> rows);
+void short_convolution(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+                       std::span<const RecurrentRows> rows);
 
 // x += Wdown(activation(Wgate n) * Wup n), n = RMSNorm(x), or the weighted sum of the
 // experts that a row chooses.

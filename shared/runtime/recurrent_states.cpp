@@ -24,8 +24,9 @@ struct Sizes {
   }
   std::uint64_t floats(std::uint32_t rows_max) const {
     if (convolution_cols == 0) return 0;
-    return std::uint64_t{taps - 1 + rows_max} * convolution_cols +
-           std::uint64_t{delta.value_cols()} * delta.dim +
+    // The states are there twice: as they are and as saved.
+    return std::uint64_t{2 * (taps - 1) + rows_max} * convolution_cols +
+           2 * std::uint64_t{delta.value_cols()} * delta.dim +
            std::uint64_t{rows_max} * delta_kept_cols();
   }
 };
@@ -57,9 +58,11 @@ RecurrentStates::RecurrentStates(Backend& backend, const DecoderConfig& config,
     Layer& layer = layers_.emplace_back();
     if (sizes.convolution_cols == 0) continue;
     layer.convolution_state = take(sizes.taps - 1, sizes.convolution_cols);
+    layer.convolution_saved = take(sizes.taps - 1, sizes.convolution_cols);
     layer.convolution_kept = take(rows_max, sizes.convolution_cols);
     if (sizes.delta.dim == 0) continue;
     layer.delta_state = take(sizes.delta.value_cols(), sizes.delta.dim);
+    layer.delta_saved = take(sizes.delta.value_cols(), sizes.delta.dim);
     layer.delta_kept = take(rows_max, sizes.delta_kept_cols());
   }
 }
@@ -68,9 +71,28 @@ std::uint64_t RecurrentStates::bytes(const DecoderConfig& config, std::uint32_t 
   return floats_of(config, rows_max) * sizeof(float);
 }
 
-void RecurrentStates::reset() {
-  settled_ = 0;
+void RecurrentStates::save() {
+  for (const Layer& layer : layers_) {
+    copy(layer.convolution_state, layer.convolution_saved);
+    copy(layer.delta_state, layer.delta_saved);
+  }
+  saved_ = settled_;
+}
+
+void RecurrentStates::copy(const Matrix& from, const Matrix& to) {
+  if (from.buffer != nullptr) backend_.store({.x = from, .cache = to, .first = 0});
+}
+
+std::uint32_t RecurrentStates::go_back(std::uint32_t length) {
   pending_.clear();
+  if (saved_ > 0 && saved_ <= length) {
+    for (const Layer& layer : layers_) {
+      copy(layer.convolution_saved, layer.convolution_state);
+      copy(layer.delta_saved, layer.delta_state);
+    }
+    settled_ = saved_;
+    return settled_;
+  }
   std::vector<float> zeros;
   for (const Layer& layer : layers_) {
     for (const Matrix& state : {layer.convolution_state, layer.delta_state}) {
@@ -79,6 +101,9 @@ void RecurrentStates::reset() {
       backend_.write(state, std::span(zeros).first(std::size_t{state.rows} * state.cols));
     }
   }
+  settled_ = 0;
+  saved_ = 0;
+  return 0;
 }
 
 void RecurrentStates::shorten(std::uint32_t length) {

@@ -14,7 +14,7 @@ namespace edgedraft {
 // states of drafted positions (RecurrentRows).
 //
 // The states cover the settled positions 0..settled()-1; the positions after them are rows that the
-// next call folds in.
+// next call folds in. A checkpoint is a copy of the states, to which a sequence can go back.
 class RecurrentStates {
  public:
   // `rows_max`: drafted rows after the settled positions. Throws DeviceError if out of memory.
@@ -26,8 +26,12 @@ class RecurrentStates {
   std::uint32_t settled() const { return settled_; }
   std::uint32_t rows_max() const { return rows_max_; }
 
-  // Back to the start of a sequence.
-  void reset();
+  // Copies the states of the settled positions, in place of the last copy.
+  void save();
+  std::uint32_t saved() const { return saved_; }
+  // Back to the last copy if it covers at most `length` positions, else to the start. Returns the
+  // settled positions.
+  std::uint32_t go_back(std::uint32_t length);
   // Drops positions from `length` on. Requires  settled() <= length
   void shorten(std::uint32_t length);
   // The rows in the given slots, which increase, are the next positions.
@@ -49,7 +53,10 @@ class RecurrentStates {
     Matrix convolution_kept;
     Matrix delta_state;
     Matrix delta_kept;
+    Matrix convolution_saved;
+    Matrix delta_saved;
   };
+  void copy(const Matrix& from, const Matrix& to);
   RecurrentRows rows(const Matrix& state, const Matrix& kept) const;
 
   Backend& backend_;
@@ -57,6 +64,7 @@ class RecurrentStates {
   std::unique_ptr<Buffer> memory_;
   std::vector<Layer> layers_;  // of the decoder; empty matrices where there is no state
   std::uint32_t settled_ = 0;
+  std::uint32_t saved_ = 0;             // positions of the copy; 0: none
   std::vector<std::uint32_t> pending_;  // kept rows of the positions from settled() on
 
   // Of the running call.

@@ -23,10 +23,12 @@ Weight WeightStore::add_vector(const TensorView& tensor) {
 Weight WeightStore::add_matrix(const TensorView& tensor) {
   if (!tensor.present()) return {};
   const TensorView packed = packed_rows(tensor);
-  return keep(
-      backend_.upload_matrix(
-          {.type = packed.type, .rows = packed.rows, .cols = packed.cols, .bytes = packed.bytes, .experts = packed.experts}),
-      packed);
+  return keep(backend_.upload_matrix({.type = packed.type,
+                                      .rows = packed.rows,
+                                      .cols = packed.cols,
+                                      .bytes = packed.bytes,
+                                      .experts = packed.experts}),
+              packed);
 }
 
 TensorView WeightStore::packed_rows(const TensorView& tensor) {

@@ -267,8 +267,8 @@ TEST(DecoderTensorsTest, NamesKeyOfOtherComputation) {
         Setting("attn_logit_softcapping", 50.0f), Setting("final_logit_softcapping", 30.0f),
         Setting("logit_scale", 0.0625f), Setting("logit_scale", NAN),
         Setting("embedding_scale", 12.0f), Setting("residual_scale", 0.25f),
-        Setting("residual_scale", -1.0f),
-        Setting("attention.scale", 1.0f), Setting("attention.scale", 0.499f)}) {
+        Setting("residual_scale", -1.0f), Setting("attention.scale", 1.0f),
+        Setting("attention.scale", 0.499f)}) {
     expect_error(decoder_with(setting), Errc::unsupported, "llama." + setting.first);
   }
 }

@@ -262,18 +262,19 @@ TEST_P(LayerInvarianceTest, WholeLayerOverTree) {
     return owners.back().table;
   };
   const OwnedMatrix cos_sin = make_rope_table(backend(), {}, shape.heads.head_dim, 64);
-  const Layer layer{.plan = {.shape = shape},
-                    .weights = {.attn_norm = norm(shape.dim),
-                                .attn_q = weight(DType::f16, shape.heads.query_cols(), shape.dim),
-                                .attn_k = weight(DType::q8_0, kv_cols, shape.dim),
-                                .attn_v = weight(DType::bf16, kv_cols, shape.dim),
-                                .attn_output = weight(DType::f16, shape.dim, shape.heads.query_cols()),
-                                .ffn_norm = norm(shape.dim),
-                                .ffn_gate = weight(DType::q8_0, shape.ffn_dim, shape.dim),
-                                .ffn_up = weight(DType::f16, shape.ffn_dim, shape.dim),
-                                .ffn_down = weight(DType::q8_0, shape.dim, shape.ffn_dim)},
-                    .rope_style = RopeStyle::halves,
-                    .cos_sin = cos_sin.all()};
+  const Layer layer{
+      .plan = {.shape = shape},
+      .weights = {.attn_norm = norm(shape.dim),
+                  .attn_q = weight(DType::f16, shape.heads.query_cols(), shape.dim),
+                  .attn_k = weight(DType::q8_0, kv_cols, shape.dim),
+                  .attn_v = weight(DType::bf16, kv_cols, shape.dim),
+                  .attn_output = weight(DType::f16, shape.dim, shape.heads.query_cols()),
+                  .ffn_norm = norm(shape.dim),
+                  .ffn_gate = weight(DType::q8_0, shape.ffn_dim, shape.dim),
+                  .ffn_up = weight(DType::f16, shape.ffn_dim, shape.dim),
+                  .ffn_down = weight(DType::q8_0, shape.dim, shape.ffn_dim)},
+      .rope_style = RopeStyle::halves,
+      .cos_sin = cos_sin.all()};
   LayerScratch scratch(backend(), shape, kRows);
   const Floats input = random_floats(77, kRows * shape.dim);
   const Floats prefix_keys = random_floats(78, kPrefix * kv_cols);

@@ -58,8 +58,7 @@ class FamilyTest : public ::testing::TestWithParam<FamilyCase> {
     const BackendFactory& factory = GetParam().backend;
     backend_ = factory.open();
     if (!backend_) {
-      EDGEDRAFT_SKIP_WITHOUT(factory.need.empty() ? factory.name : factory.need,
-                             "no such device");
+      EDGEDRAFT_SKIP_WITHOUT(factory.need.empty() ? factory.name : factory.need, "no such device");
     }
   }
   FamilyModel model(std::uint32_t context, Weights weights) {

@@ -89,6 +89,23 @@ TEST_P(FamilySessionTest, EditedPromptGivesAFreshSessionsTokens) {
   EXPECT_TRUE(std::ranges::equal(target.tokens(), plain(edited, at(0))));
 }
 
+// A next prompt that drops a part of the answer runs only what follows the last prompt.
+TEST_P(FamilySessionTest, ReplacedAnswerKeepsThePromptsWork) {
+  const Tokens prompt = random_prompt(6, 40);
+  TargetSession target = session();
+  target.prefill({.base_count = 0, .tokens = prompt, .sampling = at(0)}).value();
+  decode(target, prompt.size() + 9);
+  Tokens next(target.tokens().begin(), target.tokens().begin() + 43);
+  const Tokens added = random_prompt(7, 5);
+  target.begin({.base_count = 43, .tokens = added, .sampling = at(0)}).value();
+  EXPECT_GE(target.valid_count(), prompt.size() - 1);
+  target.abandon();
+  target.prefill({.base_count = 43, .tokens = added, .sampling = at(0)}).value();
+  next.insert(next.end(), added.begin(), added.end());
+  decode(target, next.size() + kCount);
+  EXPECT_TRUE(std::ranges::equal(target.tokens(), plain(next, at(0))));
+}
+
 // Text that a drafter wrote offline is checked: the right part stays.
 TEST_P(FamilySessionTest, ChecksTextWrittenOffline) {
   const Tokens prompt = random_prompt(4, 20);
@@ -131,8 +148,8 @@ std::string case_name(const ::testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, FamilySessionTest,
-                         ::testing::ValuesIn(testing::family_models()), case_name);
+INSTANTIATE_TEST_SUITE_P(Families, FamilySessionTest, ::testing::ValuesIn(testing::family_models()),
+                         case_name);
 
 }  // namespace
 }  // namespace edgedraft::server

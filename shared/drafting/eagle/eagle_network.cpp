@@ -181,8 +181,9 @@ void EagleNetwork::add_inputs(std::uint32_t first_position, std::uint32_t count)
   }
   const Matrix keys = m_->scratch_.k.rows(count);
   const Matrix values = m_->scratch_.v.rows(count);
-  backend_.matmuls(std::array{MatmulOp{.x = input, .weight = w.attn_k, .bias = w.attn_k_bias, .y = keys},
-                              MatmulOp{.x = input, .weight = w.attn_v, .bias = w.attn_v_bias, .y = values}});
+  backend_.matmuls(
+      std::array{MatmulOp{.x = input, .weight = w.attn_k, .bias = w.attn_k_bias, .y = keys},
+                 MatmulOp{.x = input, .weight = w.attn_v, .bias = w.attn_v_bias, .y = values}});
   std::vector<std::uint32_t> positions(count);
   std::iota(positions.begin(), positions.end(), first_position);
   backend_.rope({.x = keys,

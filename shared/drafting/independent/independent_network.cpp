@@ -18,6 +18,10 @@ IndependentNetwork::IndependentNetwork(std::shared_ptr<Decoder> decoder)
 void IndependentNetwork::commit(std::span<const std::uint32_t> tokens) {
   EDGEDRAFT_CHECK(!tokens.empty());
   draft_rows_ = 0;
+  // Text that was written offline may be dropped again.
+  constexpr std::uint32_t kSavedEvery = 64;
+  RecurrentStates* const states = cache_.recurrent();
+  if (states != nullptr && states->settled() >= states->saved() + kSavedEvery) states->save();
   const std::uint32_t last_rows = decoder_->append(cache_, tokens);
   logits_ = decoder_->logits(last_rows - 1, 1);
 }

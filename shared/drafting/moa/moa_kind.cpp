@@ -103,9 +103,10 @@ void add_target_tensors(const GgufFile& file, const DecoderConfig& target, std::
 Result<void> add_moa(const CheckpointInput& input, ModelPlan& plan) {
   const DecoderConfig& target = input.target;
   if (!is_plain(target)) {
-    return Error{Errc::unsupported,
-                 "this kind of drafter reads keys and values of Llama's layers, and the target is a " +
-                     target.architecture + "; use an independent model or --drafter ngram"};
+    return Error{
+        Errc::unsupported,
+        "this kind of drafter reads keys and values of Llama's layers, and the target is a " +
+            target.architecture + "; use an independent model or --drafter ngram"};
   }
   const auto sizes = read_sizes(input.config, input.checkpoint, target);
   if (!sizes) return sizes.error();

@@ -267,7 +267,7 @@ void MoaNetwork::cross_attend(const Matrix& x, std::span<const std::uint32_t> po
                    .positions = positions,
                    .cos_sin = m_->ca_.cos_sin,
                    .head_dim = m_->ca_.plan.shape.heads.head_dim,
-                 .rotated = m_->ca_.plan.shape.heads.head_dim,
+                   .rotated = m_->ca_.plan.shape.heads.head_dim,
                    .style = m_->ca_.rope_style});
     backend_.attention({.q = q,
                         .keys = ca_memory_.keys()[0],

@@ -49,9 +49,10 @@ void LayerSelfAttention::mean(const KvCache& target, std::span<const std::uint32
                           .y = x});
   backend_.rms_norm(
       {.x = x, .weight = w.attn_norm, .y = normed, .epsilon = layer_.plan.shape.rms_epsilon});
-  backend_.matmuls(std::array{MatmulOp{.x = normed, .weight = w.attn_q, .bias = w.attn_q_bias, .y = q},
-                              MatmulOp{.x = normed, .weight = w.attn_k, .bias = w.attn_k_bias, .y = k},
-                              MatmulOp{.x = normed, .weight = w.attn_v, .bias = w.attn_v_bias, .y = v}});
+  backend_.matmuls(
+      std::array{MatmulOp{.x = normed, .weight = w.attn_q, .bias = w.attn_q_bias, .y = q},
+                 MatmulOp{.x = normed, .weight = w.attn_k, .bias = w.attn_k_bias, .y = k},
+                 MatmulOp{.x = normed, .weight = w.attn_v, .bias = w.attn_v_bias, .y = v}});
   for (const Matrix& rotated : {q, k}) {
     backend_.rope({.x = rotated,
                    .positions = std::span(layer_indices_).first(rows),

@@ -37,8 +37,9 @@ void read_sizes(HfKeys& keys) {
     keys.fail(bad_file("\"vocab_size\" is above " + std::to_string(kVocabularyCountMax)));
   }
   keys.set_number("attention.layer_norm_rms_epsilon", keys.number_or("rms_norm_eps", 1e-6));
-  keys.set_count("rope.dimension_count",
-                 static_cast<std::uint32_t>(head_dim * keys.rope_number_or("partial_rotary_factor", 1.0)));
+  keys.set_count(
+      "rope.dimension_count",
+      static_cast<std::uint32_t>(head_dim * keys.rope_number_or("partial_rotary_factor", 1.0)));
 }
 
 struct Llama3Scaling {
@@ -68,11 +69,11 @@ void read_scaling(HfKeys& keys, HfConfig& out) {
   if (kind == "default") return;
   const double factor = keys.positive_in_rope("factor");
   if (kind == "llama3") {
-    const Llama3Scaling values{.factor = factor,
-                               .low = keys.positive_in_rope("low_freq_factor"),
-                               .high = keys.positive_in_rope("high_freq_factor"),
-                               .original_context =
-                                   keys.positive_in_rope("original_max_position_embeddings")};
+    const Llama3Scaling values{
+        .factor = factor,
+        .low = keys.positive_in_rope("low_freq_factor"),
+        .high = keys.positive_in_rope("high_freq_factor"),
+        .original_context = keys.positive_in_rope("original_max_position_embeddings")};
     if (keys.error()) return;
     if (values.high <= values.low) {
       keys.fail(bad_file("high_freq_factor is not above low_freq_factor"));
@@ -82,8 +83,8 @@ void read_scaling(HfKeys& keys, HfConfig& out) {
     return;
   }
   if (kind != "linear" && kind != "yarn") {
-    keys.fail({Errc::unsupported, "rotary scaling '" + kind +
-                                      "' is not supported; linear, llama3 and yarn are"});
+    keys.fail({Errc::unsupported,
+               "rotary scaling '" + kind + "' is not supported; linear, llama3 and yarn are"});
     return;
   }
   keys.set_text("rope.scaling.type", kind);

@@ -45,10 +45,9 @@ Result<const Family*> find_family(std::string_view architecture) {
   for (const Family* family : kFamilies) {
     if (family->architecture == architecture) return family;
   }
-  return Error{Errc::unsupported, "the architecture '" + std::string(architecture) +
-                                      "' is not supported. Known are " +
-                                      names_of(&Family::architecture) +
-                                      "; use a model of one of these"};
+  return Error{Errc::unsupported,
+               "the architecture '" + std::string(architecture) + "' is not supported. Known are " +
+                   names_of(&Family::architecture) + "; use a model of one of these"};
 }
 
 Result<const Family*> find_hf_family(std::string_view architecture) {

@@ -15,7 +15,7 @@ class HfKeys;
 // A family of models: how the keys of its files become a plan, and which tensors a layer has. Each
 // has a folder here and a line in the table of families.cpp; nothing else names it.
 struct Family {
-  std::string_view architecture;                           // general.architecture
+  std::string_view architecture;                            // general.architecture
   std::span<const std::string_view> hf_architectures = {};  // "architectures" of config.json
   RopeStyle rope_style = RopeStyle::halves;
   // Keys, after the architecture's name, which `plan` reads and which have no meaning elsewhere: of

@@ -19,7 +19,8 @@ bool has_key(const Family& family, std::string_view key) {
 std::uint32_t shared_count(PlanKeys& keys, const Family& family, std::string_view key,
                            std::uint32_t layer_count) {
   const auto counts = keys.counts(key, layer_count, kWidthMax);
-  const bool differ = std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) != counts.end();
+  const bool differ =
+      std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) != counts.end();
   if (differ && !has_key(family, key)) {
     keys.refuse(key, ": layers of different sizes are not supported in a " +
                          std::string(family.architecture) + " model");
@@ -32,8 +33,7 @@ std::uint32_t shared_count(PlanKeys& keys, const Family& family, std::string_vie
 
 HeadShape read_heads(PlanKeys& keys, const Family& family, std::uint32_t dim,
                      std::uint32_t layer_count) {
-  const std::uint32_t query_heads =
-      shared_count(keys, family, "attention.head_count", layer_count);
+  const std::uint32_t query_heads = shared_count(keys, family, "attention.head_count", layer_count);
   const std::uint32_t kv_heads =
       keys.has("attention.head_count_kv")
           ? shared_count(keys, family, "attention.head_count_kv", layer_count)
@@ -61,8 +61,7 @@ void add_yarn(PlanKeys& keys, std::uint32_t rotated, RopeConfig& rope) {
   const double high = std::min(rotated - 1.0, std::ceil(at(1.0)));
   rope.frequency_divisors.resize(rotated / 2);
   for (std::uint32_t i = 0; i < rotated / 2; ++i) {
-    const double kept =
-        1.0 - std::clamp((i - low) / std::max(0.001, high - low), 0.0, 1.0);
+    const double kept = 1.0 - std::clamp((i - low) / std::max(0.001, high - low), 0.0, 1.0);
     rope.frequency_divisors[i] = static_cast<float>(1.0 / ((1.0 - kept) / factor + kept));
   }
   rope.magnitude *= 1.0f + 0.1f * std::log(factor);
@@ -131,9 +130,7 @@ class OtherKeys {
 
  private:
   std::string plain() const { return "a plain " + std::string(family_.architecture) + " model"; }
-  bool is_other(std::string_view key) const {
-    return keys_.has(key) && !has_key(family_, key);
-  }
+  bool is_other(std::string_view key) const { return keys_.has(key) && !has_key(family_, key); }
   void refuse_windows(std::uint32_t context_length) {
     constexpr std::string_view kWindow = "attention.sliding_window";
     constexpr std::string_view kPattern = "attention.sliding_window_pattern";
@@ -147,8 +144,8 @@ class OtherKeys {
       }
     }
     if (is_other(kPattern)) {
-      keys_.refuse(kPattern, ": layers that differ in their attention are not supported in " +
-                                 plain());
+      keys_.refuse(kPattern,
+                   ": layers that differ in their attention are not supported in " + plain());
     }
   }
   // 0 means none.
@@ -157,8 +154,7 @@ class OtherKeys {
     if (!is_other(key)) return;
     const float factor = keys_.number(key);
     if (factor != 0.0f && !(std::abs(factor - neutral) <= kRounding * neutral)) {
-      keys_.refuse(key,
-                   " is " + std::to_string(factor) + ", which " + plain() + " does not have");
+      keys_.refuse(key, " is " + std::to_string(factor) + ", which " + plain() + " does not have");
     }
   }
 
@@ -189,6 +185,9 @@ Result<DecoderConfig> read_plan(const GgufKeys& file, const Family& family) {
   if (keys.error()) return *keys.error();
   if (family.plan != nullptr) family.plan(keys, config);
   if (keys.error()) return *keys.error();
+  if (config.attention_count() == 0) {
+    return Error{Errc::unsupported, "no layer attends; a model needs one whose keys are cached"};
+  }
   for (std::uint32_t i = 0; i < config.layer_count; ++i) {
     const LayerPlan plan = config.plan(i);
     if (plan.mixer != Mixer::attention) continue;

@@ -10,12 +10,11 @@ namespace {
 constexpr std::string_view kGemma3Hf[] = {"Gemma3ForCausalLM"};
 constexpr std::string_view kGemma3Keys[] = {
     "attention.sliding_window", "attention.sliding_window_pattern", "final_logit_softcapping",
-    "attention.scale", "attn_logit_softcapping", "rope.freq_base_swa"};
+    "attention.scale",          "attn_logit_softcapping",           "rope.freq_base_swa"};
 
 void plan_gemma3(PlanKeys& keys, DecoderConfig& config) {
   const std::uint32_t window = keys.count("attention.sliding_window", 0x7FFFFFFFu);
-  const std::uint32_t period =
-      keys.count_or("attention.sliding_window_pattern", kLayerCountMax, 6);
+  const std::uint32_t period = keys.count_or("attention.sliding_window_pattern", kLayerCountMax, 6);
   const float own_scale = keys.number_or("attention.scale", 0.0f);
   if (keys.number_or("attn_logit_softcapping", 0.0f) != 0.0f) {
     keys.refuse("attn_logit_softcapping", " is not supported: Gemma 3 has none");
@@ -27,9 +26,9 @@ void plan_gemma3(PlanKeys& keys, DecoderConfig& config) {
                         .rotated = config.rope.rotated,
                         .frequency_divisors = {},
                         .long_divisors = {}};
-  config.layers.assign(config.layer_count, {.shape = config.layer,
-                                            .attention_scale = own_scale,
-                                            .activation = Activation::gelu});
+  config.layers.assign(
+      config.layer_count,
+      {.shape = config.layer, .attention_scale = own_scale, .activation = Activation::gelu});
   for (std::uint32_t i = 0; i < config.layer_count; ++i) {
     if (i % period == period - 1) continue;
     config.layers[i].window = window;
@@ -55,7 +54,8 @@ void gemma3_hf(HfKeys& keys) {
                                                          ? 6
                                                          : keys.size("sliding_window_pattern"));
   keys.set_number("rope.freq_base_swa", keys.number_or("rope_local_base_freq", 10000.0));
-  keys.set_number("attention.scale", 1.0 / std::sqrt(keys.number_or("query_pre_attn_scalar", 256.0)));
+  keys.set_number("attention.scale",
+                  1.0 / std::sqrt(keys.number_or("query_pre_attn_scalar", 256.0)));
   keys.set_number("final_logit_softcapping", keys.number_or("final_logit_softcapping", 0.0));
 }
 

@@ -7,9 +7,9 @@ constexpr std::string_view kGptOssKeys[] = {"expert_count", "attention.sliding_w
 
 void plan_gpt_oss(PlanKeys& keys, DecoderConfig& config) {
   const std::uint32_t window = keys.count("attention.sliding_window", 0x7FFFFFFFu);
-  config.layers.assign(config.layer_count, {.shape = config.layer,
-                                            .activation = Activation::clamped,
-                                            .experts = read_experts(keys)});
+  config.layers.assign(
+      config.layer_count,
+      {.shape = config.layer, .activation = Activation::clamped, .experts = read_experts(keys)});
   for (std::uint32_t i = 0; i < config.layer_count; i += 2) config.layers[i].window = window;
 }
 
@@ -35,9 +35,7 @@ void gpt_oss_layer(const LayerPlan& plan, LayerList& list) {
 
 // gpt-oss: windows in every second layer, sinks, biases, clamped experts in MXFP4.
 extern const Family kGptOss;
-const Family kGptOss = {.architecture = "gpt-oss",
-                        .keys = kGptOssKeys,
-                        .plan = plan_gpt_oss,
-                        .tensors = gpt_oss_layer};
+const Family kGptOss = {
+    .architecture = "gpt-oss", .keys = kGptOssKeys, .plan = plan_gpt_oss, .tensors = gpt_oss_layer};
 
 }  // namespace edgedraft

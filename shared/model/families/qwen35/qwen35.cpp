@@ -77,9 +77,7 @@ void hybrid_mixer(const LayerPlan& plan, LayerList& list) {
 // Qwen3.5 and later, text: three of four layers are gated delta nets, the others attend with an
 // output gate. The block that drafts (MTP) is not read.
 extern const Family kQwen35;
-const Family kQwen35 = {.architecture = "qwen35",
-                        .keys = kQwen35Keys,
-                        .plan = plan_hybrid,
-                        .tensors = qwen35_layer};
+const Family kQwen35 = {
+    .architecture = "qwen35", .keys = kQwen35Keys, .plan = plan_hybrid, .tensors = qwen35_layer};
 
 }  // namespace edgedraft

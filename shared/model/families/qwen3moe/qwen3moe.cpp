@@ -6,8 +6,7 @@ namespace {
 constexpr std::string_view kQwen3MoeKeys[] = {"expert_count"};
 
 void plan_qwen3moe(PlanKeys& keys, DecoderConfig& config) {
-  config.layers.assign(config.layer_count,
-                       {.shape = config.layer, .experts = read_experts(keys)});
+  config.layers.assign(config.layer_count, {.shape = config.layer, .experts = read_experts(keys)});
 }
 
 void qwen3moe_layer(const LayerPlan& plan, LayerList& list) {
