@@ -65,7 +65,7 @@ const uint kNoRow = 0xFFFFFFFFu;  // the state before a path
 const uint kRecurrentRowsMax = 256;
 const uint kConvolutionTapsMax = 8;
 const uint kDeltaWorkgroup = 64;  // eight lanes per column of a state, or per head of q and k
-const uint kExpertsMax = 1024;  // logits of a row of route
+const uint kExpertsMax = 1024;    // logits of a row of route
 const uint kExpertsUsedMax = 32;
 
 struct EmbedParams {

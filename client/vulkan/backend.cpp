@@ -1,6 +1,7 @@
 #include "client/vulkan/backend.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "client/vulkan/scratch_sizes.h"
@@ -92,7 +93,28 @@ std::unique_ptr<Buffer> VulkanBackend::upload(ByteView bytes) {
 }
 
 std::unique_ptr<Buffer> VulkanBackend::upload_table(const MatrixBytes& table) {
-  return is_coded(table.type) ? upload(coded(table.type, table.bytes)) : upload(table.bytes);
+  if (!is_coded(table.type)) return upload(table.bytes);
+  const std::size_t from = traits(table.type).block_bytes;
+  const std::size_t coded = coded_block_bytes(table.type);
+  EDGEDRAFT_CHECK(table.bytes.size() % from == 0);
+  const std::uint64_t bytes = table.bytes.size() / from * coded;
+  auto buffer = std::make_unique<DeviceBuffer>(arena_.allocate(bytes), bytes);
+  stream_.flush();
+  // Recoded in staging memory; blocks at the edges of a piece are recoded for both pieces.
+  transfers_.write(
+      {.block = buffer->memory().block(), .offset = buffer->memory().offset(), .bytes = bytes},
+      [&](std::span<std::byte> to, std::uint64_t offset) {
+        std::array<std::byte, coded_block_bytes(DType::q3_k)> block;
+        while (!to.empty()) {
+          blocks::code_block(table.type, &table.bytes[offset / coded * from], block.data());
+          const auto piece = std::span(block).first(coded).subspan(offset % coded);
+          const std::size_t count = std::min(piece.size(), to.size());
+          std::memcpy(to.data(), piece.data(), count);
+          to = to.subspan(count);
+          offset += count;
+        }
+      });
+  return buffer;
 }
 
 std::unique_ptr<Buffer> VulkanBackend::upload_matrix(const MatrixBytes& matrix) {

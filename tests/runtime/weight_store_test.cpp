@@ -16,7 +16,8 @@ TEST_P(WeightStoreTest, ConvertsHalfVectorsForNorms) {
     WeightStore store(backend());
     const OwnedMatrix x = matrix_of(backend(), 1, 2, Floats{3, 4});
     const OwnedMatrix y(backend(), 1, 2);
-    backend().rms_norm({.x = x.all(), .weight = store.add_vector(norm), .y = y.all(), .epsilon = 3.5f});
+    backend().rms_norm(
+        {.x = x.all(), .weight = store.add_vector(norm), .y = y.all(), .epsilon = 3.5f});
     EXPECT_EQ(values_of(backend(), y.all()), (Floats{0.75f, 10.0f})) << traits(type).name;
   }
 }

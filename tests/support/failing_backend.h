@@ -39,7 +39,7 @@ inline constexpr std::array kOperations = {
     Operation::write,           Operation::wait,       Operation::read,
     Operation::embed,           Operation::rms_norm,   Operation::matmul,
     Operation::matmuls,         Operation::rope,       Operation::store,
-    Operation::attention,       Operation::gate,     Operation::compact,
+    Operation::attention,       Operation::gate,       Operation::compact,
     Operation::top_k,           Operation::argmax,     Operation::gather_layers,
     Operation::group_attention, Operation::group_mean, Operation::convolve,
     Operation::delta_rule};
@@ -48,7 +48,7 @@ inline std::string name_of(Operation operation) {
   constexpr const char* kNames[] = {
       "allocate",        "upload",     "upload_matrix", "write",     "wait",   "read",
       "embed",           "rms_norm",   "matmul",        "matmuls",   "rope",   "store",
-      "attention",       "gate",     "compact",       "top_k",     "argmax", "gather_layers",
+      "attention",       "gate",       "compact",       "top_k",     "argmax", "gather_layers",
       "group_attention", "group_mean", "convolve",      "delta_rule"};
   return kNames[static_cast<std::size_t>(operation)];
 }

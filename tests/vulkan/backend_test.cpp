@@ -41,11 +41,14 @@ TEST_F(VulkanBackendTest, NamesRemedyForMissingDevice) {
   ASSERT_TRUE(fails_with(backend, Errc::unsupported, "--device cpu"));
 }
 
+constexpr DType kSplitTypes[] = {DType::f32,  DType::f16,  DType::q8_0, DType::q4_0,
+                                 DType::q6_k, DType::q3_k, DType::mxfp4};
+
 TEST_F(VulkanBackendTest, SplitsTablesLargerThanBinding) {
   constexpr std::uint32_t kInputs = 256;
   constexpr std::uint32_t kOutputs = 203;
   constexpr std::uint32_t kRows = 5;
-  for (const DType type : {DType::f32, DType::f16, DType::q8_0, DType::q4_0, DType::q6_k}) {
+  for (const DType type : kSplitTypes) {
     std::vector<Floats> products;
     std::vector<Floats> embedded;
     for (const std::uint64_t range_max : {0u, 16384u}) {
@@ -66,6 +69,26 @@ TEST_F(VulkanBackendTest, SplitsTablesLargerThanBinding) {
   }
 }
 
+TEST_F(VulkanBackendTest, RecodesTablesLargerThanStagingMemory) {
+  constexpr std::uint32_t kCols = 2048;
+  constexpr std::uint32_t kRows = 4100;  // over 4 MiB in either coded layout
+  const auto backend = open_with({}).value();
+  const std::vector<std::uint32_t> tokens = {0, 3589, 3590, 3591, 3592, 3639, 3640, 3641, 4099};
+  const auto count = static_cast<std::uint32_t>(tokens.size());
+  for (const DType type : {DType::q3_k, DType::mxfp4}) {
+    const TestWeight weight(*backend, type, kRows, kCols, Floats{});  // random blocks
+    const OwnedMatrix y(*backend, count, kCols);
+    backend->embed({.table = weight.table, .tokens = tokens, .y = y.all()});
+    const Floats values = values_of(*backend, y.all());
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const auto row = std::size_t{kCols};
+      EXPECT_TRUE(same_bytes(std::span(values).subspan(i * row, row),
+                             std::span(weight.decoded).subspan(tokens[i] * row, row)))
+          << traits(type).name << " row " << tokens[i];
+    }
+  }
+}
+
 // Also with the division of matmuls for GPUs, which software rasterisers do not use.
 TEST_F(VulkanBackendTest, SplitsStacksOfExpertsLargerThanBinding) {
   constexpr std::uint32_t kInputs = 256;
@@ -73,7 +96,7 @@ TEST_F(VulkanBackendTest, SplitsStacksOfExpertsLargerThanBinding) {
   constexpr std::uint32_t kRows = 5;
   constexpr std::uint32_t kUsed = 2;
   for (const bool as_gpu : {false, true}) {
-    for (const DType type : {DType::f32, DType::f16, DType::q8_0, DType::q4_0, DType::q6_k}) {
+    for (const DType type : kSplitTypes) {
       std::vector<Floats> products;
       for (const std::uint64_t range_max : {0u, 16384u}) {
         const auto backend = open_with({.storage_range_max = range_max, .as_gpu = as_gpu}).value();

@@ -65,5 +65,26 @@ TEST_F(VulkanMemoryTest, PlansRecodedSizeOfCodedTypes) {
   EXPECT_EQ(plan->meter()->held(MemoryMeter::Use::weights), 2 * (kRows * kCols / 256 * 146));
 }
 
+TEST_F(VulkanMemoryTest, PlansStacksOfExpertsOfEveryType) {
+  constexpr std::uint32_t kExperts = 3;
+  constexpr std::uint32_t kRows = kExperts * 37;
+  constexpr std::uint32_t kCols = 512;
+  const auto backend = open_with({}, {.meter = std::make_shared<MemoryMeter>(64 * kMiB)}).value();
+  const auto plan = plan_vulkan_backend(backend->features(), DType::f32).value();
+  for (const DType type : kDTypes) {
+    const Bytes bytes(kRows * row_bytes(type, kCols).value());
+    const auto taken = [&](Backend& by) {
+      const std::uint64_t before = by.meter()->held();
+      const auto buffer = by.upload_matrix(
+          {.type = type, .rows = kRows, .cols = kCols, .bytes = bytes, .experts = kExperts});
+      return by.meter()->held() - before;
+    };
+    const std::uint64_t planned = taken(*plan);
+    const std::uint64_t used = taken(*backend);
+    EXPECT_LE(used, planned) << traits(type).name;
+    EXPECT_LE(planned, used + used / 20) << traits(type).name;
+  }
+}
+
 }  // namespace
 }  // namespace edgedraft::testing

@@ -110,8 +110,8 @@ Result<void> write_model(const ModelPlan& plan, const std::filesystem::path& pat
   if (!writer) return writer.error();
   Progress progress("writing " + path.filename().string(), total);
   for (const PlannedTensor& tensor : plan.tensors) {
-    const bool unchanged = tensor.info.type == tensor.source_type &&
-                           tensor.pair_heads == 0 && tensor.added == 0.0f;
+    const bool unchanged =
+        tensor.info.type == tensor.source_type && tensor.pair_heads == 0 && tensor.added == 0.0f;
     auto written = unchanged ? copy_bytes(*writer, tensor.source, progress)
                              : write_rows(*writer, tensor, progress);
     if (!written) return written.error();
