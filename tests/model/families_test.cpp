@@ -56,8 +56,9 @@ TEST_P(FamiliesTest, EverySizeIsChecked) {
       std::memcpy(&damaged[place], &size, sizeof(size));
       if (error_of(damaged)) refused.emplace(key);
     }
+    // Phi's windows are ignored, as by the models' own programs.
     EXPECT_TRUE(refused.contains(std::string(key)) || key.ends_with(".vocab_size") ||
-                key.ends_with(".original_context_length"))
+                key.ends_with(".original_context_length") || key == "phi3.attention.sliding_window")
         << key << " may be anything";
   }
   EXPECT_GE(refused.size(), 4u);
