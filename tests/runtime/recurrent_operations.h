@@ -41,7 +41,7 @@ class SequenceMemory {
 };
 
 // One sequence's share of a call. Tokens number the rows of an operation's inputs.
-struct Part {
+struct CallPart {
   const SequenceMemory& memory;
   Rows tokens;
   Rows parents;  // of kept rows
@@ -103,10 +103,10 @@ class RecurrentOperation {
   virtual std::uint32_t cols() const = 0;
 
   // Results of all rows, part by part.
-  Floats run(std::span<const Part> parts) const {
+  Floats run(std::span<const CallPart> parts) const {
     Rows tokens;
     std::vector<RecurrentRows> sequences;
-    for (const Part& part : parts) {
+    for (const CallPart& part : parts) {
       tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
       sequences.push_back({.rows = static_cast<std::uint32_t>(part.tokens.size()),
                            .state = part.memory.state,
@@ -122,13 +122,13 @@ class RecurrentOperation {
     enqueue(tokens, sequences, results);
     return values_of(backend_, results);
   }
-  Floats run(const Part& part) const { return run({&part, 1}); }
+  Floats run(const CallPart& part) const { return run({&part, 1}); }
 
   // Results of the tokens, one call each.
   Floats run_one_by_one(const SequenceMemory& memory, const Rows& tokens) const {
     Floats results;
     for (const std::uint32_t token : tokens) {
-      const Floats y = run(Part{memory, {token}, {}, 1});
+      const Floats y = run(CallPart{memory, {token}, {}, 1});
       results.insert(results.end(), y.begin(), y.end());
     }
     return results;

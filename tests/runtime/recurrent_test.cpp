@@ -26,13 +26,13 @@ TEST_P(RecurrentTest, ChainGivesBytesOfSingleRows) {
     const Floats results = operation->run_one_by_one(one_by_one, tokens);
 
     const SequenceMemory whole = operation->new_memory();
-    EXPECT_TRUE(same_bytes(operation->run(Part{whole, tokens, {}, 20}), results));
+    EXPECT_TRUE(same_bytes(operation->run(CallPart{whole, tokens, {}, 20}), results));
     EXPECT_TRUE(same_bytes(whole.state_values(), one_by_one.state_values()));
 
     const SequenceMemory chunks = operation->new_memory();
-    operation->run(Part{chunks, counted(0, 2), {}, 2});
-    operation->run(Part{chunks, counted(2, 1), {}, 1});
-    operation->run(Part{chunks, counted(3, 17), {}, 17});
+    operation->run(CallPart{chunks, counted(0, 2), {}, 2});
+    operation->run(CallPart{chunks, counted(2, 1), {}, 1});
+    operation->run(CallPart{chunks, counted(3, 17), {}, 17});
     EXPECT_TRUE(same_bytes(chunks.state_values(), one_by_one.state_values()));
   }
 }
@@ -46,8 +46,8 @@ TEST_P(RecurrentTest, TreeRowsGiveBytesOfTheirPathsAndLeaveStateUnchanged) {
       const std::uint32_t drafted = kRows - settled;
       const Rows parents = random_parents(settled + 1, drafted);
       const SequenceMemory tree = operation->new_memory();
-      operation->run(Part{tree, before, {}, 5});
-      const Floats results = operation->run(Part{tree, counted(0, kRows), parents, settled});
+      operation->run(CallPart{tree, before, {}, 5});
+      const Floats results = operation->run(CallPart{tree, counted(0, kRows), parents, settled});
 
       const Rows folded = counted(0, settled);
       EXPECT_TRUE(same_bytes(tree.state_values(), state_after(*operation, joined(before, folded))));
@@ -72,7 +72,7 @@ TEST_P(RecurrentTest, TreeGrownOverCallsGivesBytesOfOneCall) {
   for (const auto& operation : operations(backend())) {
     SCOPED_TRACE(operation->name());
     const SequenceMemory whole = operation->new_memory();
-    const Floats expected = operation->run(Part{whole, counted(0, kRows + 2), parents, 2});
+    const Floats expected = operation->run(CallPart{whole, counted(0, kRows + 2), parents, 2});
 
     const SequenceMemory grown = operation->new_memory(kRows);
     Floats results;
@@ -81,7 +81,7 @@ TEST_P(RecurrentTest, TreeGrownOverCallsGivesBytesOfOneCall) {
       const std::uint32_t settled = first == 0 ? 2 : 0;
       const Rows tokens = counted(first + 2 - settled, end - first + settled);
       const Rows known(parents.begin(), parents.begin() + end);
-      const Floats y = operation->run(Part{grown, tokens, known, settled, {}, first});
+      const Floats y = operation->run(CallPart{grown, tokens, known, settled, {}, first});
       results.insert(results.end(), y.begin(), y.end());
       first = end;
     }
@@ -104,14 +104,14 @@ TEST_P(RecurrentTest, PathGrownOverCallsGivesBytesOfSingleRows) {
     Floats results;
     for (std::uint32_t row = 0; row < kRows; row += 3) {
       const Rows known(parents.begin(), parents.begin() + row + 3);
-      const Floats y = operation->run(Part{grown, counted(row, 3), known, 0, {}, row});
+      const Floats y = operation->run(CallPart{grown, counted(row, 3), known, 0, {}, row});
       results.insert(results.end(), y.begin(), y.end());
     }
     for (std::size_t i = 0; i < path.size(); ++i) {
       EXPECT_TRUE(same_bytes(operation->row_of(results, path[i]), operation->row_of(expected, i)))
           << "row " << path[i];
     }
-    operation->run(Part{grown, {}, {}, 0, path});
+    operation->run(CallPart{grown, {}, {}, 0, path});
     EXPECT_TRUE(same_bytes(grown.state_values(), alone.state_values()));
   }
 }
@@ -125,11 +125,11 @@ TEST_P(RecurrentTest, PendingPathGivesBytesOfSingleRows) {
         SCOPED_TRACE(operation->name() + ", settled " + std::to_string(settled) + ", row " +
                      std::to_string(row));
         const SequenceMemory memory = operation->new_memory();
-        operation->run(Part{memory, counted(0, kRows), parents, settled});
+        operation->run(CallPart{memory, counted(0, kRows), parents, settled});
         // New rows overwrite the kept ones that are folded.
         const Rows accepted = path_to(parents, row);
         const Floats results =
-            operation->run(Part{memory, counted(30, 12), chain(10), 2, accepted});
+            operation->run(CallPart{memory, counted(30, 12), chain(10), 2, accepted});
 
         Rows tokens = joined(counted(0, settled), shifted(accepted, settled));
         tokens = joined(tokens, counted(30, 2));
@@ -141,7 +141,7 @@ TEST_P(RecurrentTest, PendingPathGivesBytesOfSingleRows) {
                                operation->row_of(expected, tokens.size() - 1)));
 
         // Without new rows.
-        operation->run(Part{memory, {}, {}, 0, counted(0, 10)});
+        operation->run(CallPart{memory, {}, {}, 0, counted(0, 10)});
         EXPECT_TRUE(same_bytes(memory.state_values(), alone.state_values()));
       }
     }
@@ -160,23 +160,23 @@ TEST_P(RecurrentTest, SequencesGiveSameBytesTogetherAndAlone) {
     const auto parts_of = [](const std::vector<SequenceMemory>& memory, int call) {
       const Rows grown = {kNoParent, kNoParent, kNoParent, 0, 3, 1, 5, 2, kNoParent};
       if (call == 0) {
-        return std::vector<Part>{{memory[0], counted(0, 9), random_parents(1, 8), 1},
+        return std::vector<CallPart>{{memory[0], counted(0, 9), random_parents(1, 8), 1},
                                  {memory[1], counted(9, 30), {}, 30},
                                  {memory[2], counted(2, 3), Rows(3, kNoParent)}};
       }
       if (call == 1) {
-        return std::vector<Part>{{memory[2], counted(5, 6), grown, 0, {}, 3},
+        return std::vector<CallPart>{{memory[2], counted(5, 6), grown, 0, {}, 3},
                                  {memory[3], counted(50, 1), {}, 1},
                                  {memory[0], {}, {}, 0, {1}},
                                  {memory[1], counted(20, 5), random_parents(3, 5)}};
       }
-      return std::vector<Part>{{memory[1], counted(7, 2), {}, 2},
+      return std::vector<CallPart>{{memory[1], counted(7, 2), {}, 2},
                                {memory[2], counted(11, 6), random_parents(2, 4), 2, {1, 5, 6}}};
     };
     for (const int call : {0, 1, 2}) {
       const Floats results = operation->run(parts_of(together, call));
       Floats expected;
-      for (const Part& part : parts_of(alone, call)) {
+      for (const CallPart& part : parts_of(alone, call)) {
         const Floats y = operation->run(part);
         expected.insert(expected.end(), y.begin(), y.end());
       }
@@ -205,8 +205,8 @@ TEST_P(RecurrentTest, AgreesWithReference) {
     };
     const auto run = [&](const Rows& tokens, const Rows& parents, std::uint32_t settled,
                          const Rows& pending, std::uint32_t first = 0) {
-      compare(tested[i]->run(Part{memory, tokens, parents, settled, pending, first}),
-              expected[i]->run(Part{exact, tokens, parents, settled, pending, first}), "result");
+      compare(tested[i]->run(CallPart{memory, tokens, parents, settled, pending, first}),
+              expected[i]->run(CallPart{exact, tokens, parents, settled, pending, first}), "result");
       compare(memory.state_values(), exact.state_values(), "state");
       const auto kept = static_cast<std::uint32_t>(parents.size());
       compare(memory.kept_values(0, kept), exact.kept_values(0, kept), "kept");
@@ -351,14 +351,14 @@ TEST(RecurrentDeathTest, RefusesRowsThatDoNotFitTheTree) {
   const Convolution operation(*backend, 5, 3, Activation::identity);
   const SequenceMemory memory = operation.new_memory(3);
   const Rows root = {kNoParent};
-  operation.run(Part{memory, counted(0, 3), chain(3)});
-  EXPECT_DEATH(operation.run(Part{memory, counted(0, 4), chain(4)}), "kept");
-  EXPECT_DEATH(operation.run(Part{memory, counted(0, 1), chain(4), 0, {}, 3}), "kept");
-  EXPECT_DEATH(operation.run(Part{memory, counted(0, 1), root, 0, {3}}), "kept");
-  EXPECT_DEATH(operation.run(Part{memory, counted(0, 1), chain(3), 0, {0}, 2}), "pending");
-  EXPECT_DEATH(operation.run(Part{memory, counted(0, 2), chain(3), 1, {}, 2}), "settled");
-  EXPECT_DEATH(operation.run(Part{memory, counted(0, 1), root, 0, {}, 2}), "parents");
-  EXPECT_DEATH(operation.run(Part{memory, counted(0, 1), {0}}), "parents");
+  operation.run(CallPart{memory, counted(0, 3), chain(3)});
+  EXPECT_DEATH(operation.run(CallPart{memory, counted(0, 4), chain(4)}), "kept");
+  EXPECT_DEATH(operation.run(CallPart{memory, counted(0, 1), chain(4), 0, {}, 3}), "kept");
+  EXPECT_DEATH(operation.run(CallPart{memory, counted(0, 1), root, 0, {3}}), "kept");
+  EXPECT_DEATH(operation.run(CallPart{memory, counted(0, 1), chain(3), 0, {0}, 2}), "pending");
+  EXPECT_DEATH(operation.run(CallPart{memory, counted(0, 2), chain(3), 1, {}, 2}), "settled");
+  EXPECT_DEATH(operation.run(CallPart{memory, counted(0, 1), root, 0, {}, 2}), "parents");
+  EXPECT_DEATH(operation.run(CallPart{memory, counted(0, 1), {0}}), "parents");
 }
 
 // Results and states of every operation after a chain, a tree and a pending path.
@@ -370,9 +370,9 @@ Floats results_of(const cpu::Kernels& kernels, std::uint32_t threads) {
   };
   for (const auto& operation : operations(*backend)) {
     const SequenceMemory memory = operation->new_memory();
-    keep(operation->run(Part{memory, counted(0, 40), {}, 40}));
-    keep(operation->run(Part{memory, counted(40, 9), random_parents(1, 8), 1}));
-    keep(operation->run(Part{memory, counted(50, 3), chain(1), 2, {0}}));
+    keep(operation->run(CallPart{memory, counted(0, 40), {}, 40}));
+    keep(operation->run(CallPart{memory, counted(40, 9), random_parents(1, 8), 1}));
+    keep(operation->run(CallPart{memory, counted(50, 3), chain(1), 2, {0}}));
     keep(memory.state_values());
   }
   return all;
