@@ -48,7 +48,7 @@ Result<LayerShape> read_shape(const GgufFile& file, std::string_view prefix) {
   const auto epsilon = read_bundle_epsilon(file, key(prefix, kEpsilon));
   if (!epsilon) return epsilon.error();
   shape.rms_epsilon = *epsilon;
-  if (auto checked = check_heads(shape.heads, std::string(prefix)); !checked) {
+  if (auto checked = check_heads(shape.heads, std::string(prefix), kDrafterHeadDimMax); !checked) {
     return checked.error();
   }
   return shape;
@@ -153,7 +153,9 @@ Result<LayerShape> infer_layer(const SafetensorsModel& checkpoint, const LayerIn
                      " key columns, not multiples of the head size " + std::to_string(head_dim)};
   }
   const HeadShape heads{*query_cols / head_dim, *kv_cols / head_dim, head_dim};
-  if (auto checked = check_heads(heads, "the drafter's " + layer.prefix + "self_attn"); !checked) {
+  if (auto checked =
+          check_heads(heads, "the drafter's " + layer.prefix + "self_attn", kDrafterHeadDimMax);
+      !checked) {
     return checked.error();
   }
   return LayerShape{

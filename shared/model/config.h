@@ -108,11 +108,16 @@ struct LayerPlan {
   Rope rope = Rope::main;
   float attention_scale = 0.0f;  // 0: HeadShape::score_scale
   std::uint32_t window = 0;      // AttentionOp; 0: none
-  bool output_gate = false;      // the sigmoid of a further product multiplies what attention gives
+  // It reads the keys and values of the layer so many before it, which has heads of the same shape;
+  // 0: its own.
+  std::uint32_t kv_back = 0;
+  bool output_gate = false;  // the sigmoid of a further product multiplies what attention gives
   Activation activation = Activation::silu;
   DeltaShape delta = {};
   std::uint32_t taps = 0;  // of the convolution of a delta net or a convolution layer
   ExpertShape experts = {};
+  // Columns of the embedding that each token has for this layer, equal for all layers; 0: none.
+  std::uint32_t embedding_dim = 0;
 
   bool operator==(const LayerPlan&) const = default;
 };
@@ -141,11 +146,22 @@ struct DecoderConfig {
   LayerPlan plan(std::uint32_t i) const {
     return layers.empty() ? LayerPlan{.shape = layer} : layers[i];
   }
-  // Layers whose keys and values are cached.
-  std::uint32_t attention_count() const {
-    std::uint32_t count = 0;
-    for (std::uint32_t i = 0; i < layer_count; ++i) count += plan(i).mixer == Mixer::attention;
-    return count;
+  std::uint32_t layer_embedding_dim() const { return plan(0).embedding_dim; }
+  // Columns of the keys of each layer that caches its own, and of its values.
+  std::vector<std::uint32_t> kv_cols() const {
+    std::vector<std::uint32_t> cols;
+    for (std::uint32_t i = 0; i < layer_count; ++i) {
+      const LayerPlan layer_plan = plan(i);
+      if (layer_plan.mixer != Mixer::attention || layer_plan.kv_back != 0) continue;
+      cols.push_back(layer_plan.shape.heads.kv_cols());
+    }
+    return cols;
+  }
+  bool is_recurrent() const {
+    for (std::uint32_t i = 0; i < layer_count; ++i) {
+      if (plan(i).mixer != Mixer::attention) return true;
+    }
+    return false;
   }
 };
 

@@ -13,7 +13,10 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::uint32_t kFileHeadDimMax = 256;
+constexpr const char* kLayerEmbd = "per_layer_token_embd.weight";
+constexpr const char* kLayerEmbdProjection = "per_layer_model_proj.weight";
+constexpr const char* kLayerEmbdNorm = "per_layer_proj_norm.weight";
+constexpr std::string_view kLayerEmbdTensors[] = {kLayerEmbd, kLayerEmbdProjection, kLayerEmbdNorm};
 
 // Checks the vocabulary against the tokenizer, if there is one.
 Result<std::uint32_t> read_vocabulary_count(const GgufFile& file, std::uint32_t dim) {
@@ -35,7 +38,9 @@ Result<LayerTensors> read_listed(const GgufFile& file, const std::string& prefix
                                  const LayerList& list) {
   LayerTensors layer;
   TensorReader reader(file, prefix);
-  for (const LayerTensor& tensor : list.tensors()) reader.part(tensor, layer.*tensor.part);
+  for (const LayerTensor& tensor : list.tensors()) {
+    if (tensor.kind != LayerTensor::Kind::unused) reader.part(tensor, layer.*tensor.part);
+  }
   if (reader.error()) return *reader.error();
   return layer;
 }
@@ -63,6 +68,7 @@ Result<void> refuse_unknown_tensors(const GgufFile& file, const Family& family,
                                        "rope_freqs.weight"};
   for (const GgufTensor& tensor : file.tensors()) {
     if (is_named(of_model, tensor.name) || is_named(family.other_tensors, tensor.name)) continue;
+    if (config.layer_embedding_dim() > 0 && is_named(kLayerEmbdTensors, tensor.name)) continue;
     const auto layer = layer_name(tensor.name);
     if (layer && layer->first < config.layer_count) {
       // Frequencies in old files, implied by the configuration.
@@ -83,15 +89,16 @@ Result<void> refuse_unknown_tensors(const GgufFile& file, const Family& family,
 
 }  // namespace
 
-Result<void> check_heads(const HeadShape& heads, const std::string& what) {
+Result<void> check_heads(const HeadShape& heads, const std::string& what,
+                         std::uint32_t head_dim_max) {
   if (heads.query_heads == 0 || heads.kv_heads == 0 || heads.query_heads % heads.kv_heads != 0) {
     return bad_file(what + ": " + std::to_string(heads.query_heads) + " query heads over " +
                     std::to_string(heads.kv_heads) + " key heads");
   }
-  if (heads.head_dim == 0 || heads.head_dim % 2 != 0 || heads.head_dim > kFileHeadDimMax) {
+  if (heads.head_dim == 0 || heads.head_dim % 2 != 0 || heads.head_dim > head_dim_max) {
     return Error{Errc::unsupported, what + ": the head size is " + std::to_string(heads.head_dim) +
                                         "; it must be even and at most " +
-                                        std::to_string(kFileHeadDimMax)};
+                                        std::to_string(head_dim_max)};
   }
   if (heads.query_heads > kWidthMax / heads.head_dim) return bad_file(what + ": too many heads");
   return {};
@@ -130,6 +137,12 @@ Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderC
   reader.vector(std::string((*family)->output_norm), config.layer.dim, tensors.output_norm);
   if (file.find_tensor("output.weight") != nullptr || !config.draft_tokens.empty()) {
     reader.matrix("output.weight", config.head_rows(), config.layer.dim, tensors.output.emplace());
+  }
+  if (config.layer_embedding_dim() > 0) {
+    const std::uint32_t cols = config.layer_count * config.layer_embedding_dim();
+    reader.matrix(kLayerEmbd, config.vocabulary_count, cols, tensors.layer_embd);
+    reader.matrix(kLayerEmbdProjection, cols, config.layer.dim, tensors.layer_embd_projection);
+    reader.vector(kLayerEmbdNorm, config.layer_embedding_dim(), tensors.layer_embd_norm);
   }
   if (reader.error()) return *reader.error();
   std::vector<LayerList> lists;

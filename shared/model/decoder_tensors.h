@@ -35,7 +35,7 @@ struct LayerParts {
   T attn_norm;          // [1, dim]; absent in a drafter's layer without one
   T attn_q;             // [query_cols, dim]
   T attn_k;             // [kv_cols, dim]
-  T attn_v;             // [kv_cols, dim]
+  T attn_v;             // [kv_cols, dim]; without it the product of attn_k is the values, too
   T attn_output;        // [dim, query_cols]
   T attn_q_bias;        // [1, query_cols]
   T attn_k_bias;        // [1, kv_cols]
@@ -43,6 +43,7 @@ struct LayerParts {
   T attn_o_bias;        // [1, dim]
   T attn_q_norm;        // [1, head_dim], for each head
   T attn_k_norm;        // [1, head_dim]
+  T attn_v_norm;        // [1, head_dim]
   T attn_gate;          // [query_cols, dim]; its sigmoid multiplies what attention gives
   T attn_sinks;         // [1, query_heads]
   T post_attn_norm;     // [1, dim], of what the mixer adds
@@ -74,10 +75,14 @@ struct LayerParts {
   T shared_up;          // [shared ffn_dim, dim]
   T shared_down;        // [dim, shared ffn_dim]
   T share;              // [1, dim]; the sigmoid of its product weighs the shared expert
+  T embd_gate;          // [layer embedding dim, dim]; gates the token's embedding for the layer
+  T embd_output;        // [dim, layer embedding dim]
+  T post_embd_norm;     // [1, dim], of what the embedding adds
+  T output_scale;       // [1, 1]; multiplies the layer's output
 };
 
-// vector: read as float32 where it is; matrix: multiplied.
-enum class PartKind : std::uint8_t { vector, matrix };
+// vector: read as float32 where it is; matrix: multiplied; number: read at load.
+enum class PartKind : std::uint8_t { vector, matrix, number };
 
 // Calls visit(from.part, to.part, kind) for every part.
 template <class From, class To, class Visit>
@@ -89,6 +94,7 @@ void for_each_part(From& from, To& to, const Visit& visit) {
   visit(from.attn_o_bias, to.attn_o_bias, PartKind::vector);
   visit(from.attn_q_norm, to.attn_q_norm, PartKind::vector);
   visit(from.attn_k_norm, to.attn_k_norm, PartKind::vector);
+  visit(from.attn_v_norm, to.attn_v_norm, PartKind::vector);
   visit(from.attn_sinks, to.attn_sinks, PartKind::vector);
   visit(from.post_attn_norm, to.post_attn_norm, PartKind::vector);
   visit(from.delta_decay, to.delta_decay, PartKind::vector);
@@ -97,6 +103,7 @@ void for_each_part(From& from, To& to, const Visit& visit) {
   visit(from.conv_taps, to.conv_taps, PartKind::vector);
   visit(from.ffn_norm, to.ffn_norm, PartKind::vector);
   visit(from.post_ffn_norm, to.post_ffn_norm, PartKind::vector);
+  visit(from.post_embd_norm, to.post_embd_norm, PartKind::vector);
   visit(from.router_bias, to.router_bias, PartKind::vector);
   visit(from.experts_gate_bias, to.experts_gate_bias, PartKind::vector);
   visit(from.experts_up_bias, to.experts_up_bias, PartKind::vector);
@@ -124,6 +131,9 @@ void for_each_part(From& from, To& to, const Visit& visit) {
   visit(from.shared_up, to.shared_up, PartKind::matrix);
   visit(from.shared_down, to.shared_down, PartKind::matrix);
   visit(from.share, to.share, PartKind::matrix);
+  visit(from.embd_gate, to.embd_gate, PartKind::matrix);
+  visit(from.embd_output, to.embd_output, PartKind::matrix);
+  visit(from.output_scale, to.output_scale, PartKind::number);
 }
 
 using LayerTensors = LayerParts<TensorView>;
@@ -135,6 +145,11 @@ struct DecoderTensors {
   TensorView token_embd;             // [vocabulary, dim]
   TensorView output_norm;            // [1, dim]
   std::optional<TensorView> output;  // [head_rows, dim]; absent if the head is the embedding
+  // Embeddings of all layers side by side; absent without them. What a token adds to a layer comes
+  // from its row of the table and from the product of its embedding, normed for each layer.
+  TensorView layer_embd;             // [vocabulary, layers * layer embedding dim]
+  TensorView layer_embd_projection;  // [layers * layer embedding dim, dim]
+  TensorView layer_embd_norm;        // [1, layer embedding dim]
   std::vector<LayerTensors> layers;
 };
 

@@ -1,11 +1,25 @@
 #include "shared/model/tensor_shapes.h"
 
 #include <cmath>
+#include <span>
 #include <utility>
 
+#include "shared/base/check.h"
 #include "shared/model/families/layer_list.h"
 
 namespace edgedraft {
+namespace {
+
+TensorView ones(std::uint32_t cols) {
+  static const std::vector<float> kOnes(kHeadDimMax, 1.0f);
+  EDGEDRAFT_CHECK(cols <= kOnes.size());
+  return {.type = DType::f32,
+          .rows = 1,
+          .cols = cols,
+          .bytes = std::as_bytes(std::span(kOnes).first(cols))};
+}
+
+}  // namespace
 
 Result<std::uint32_t> read_count(const GgufKeys& file, std::string_view key, std::uint32_t max) {
   const auto count = file.get_u32(key);
@@ -87,6 +101,10 @@ void TensorReader::vectors(const std::string& name, std::uint32_t rows, std::uin
 
 void TensorReader::part(const LayerTensor& tensor, TensorView& out) {
   const std::string name(tensor.name);
+  if (tensor.kind == LayerTensor::Kind::ones) {
+    out = ones(tensor.cols);
+    return;
+  }
   if (tensor.kind == LayerTensor::Kind::optional_vector) {
     optional_vector(name, tensor.cols, out);
     return;
@@ -95,6 +113,8 @@ void TensorReader::part(const LayerTensor& tensor, TensorView& out) {
     vectors(name, tensor.rows, tensor.cols, out);
     return;
   }
+  const bool is_optional = tensor.kind == LayerTensor::Kind::optional_matrix;
+  if (is_optional && file_.find_tensor(prefix_ + name) == nullptr) return;
   TensorView all;
   matrix(name, tensor.all_rows(), tensor.cols, all, tensor.experts == 1 ? 2 : 3);
   if (error_) return;

@@ -29,8 +29,12 @@ Error missing_tensor(const std::string& name);
 // `rows` 0: any.
 Error wrong_shape(const GgufTensor& tensor, std::uint64_t rows, std::uint64_t cols);
 
+// Widest head of a drafter's own layers; the operations on them take no wider ones.
+inline constexpr std::uint32_t kDrafterHeadDimMax = 256;
+
 // Errors    bad_file or unsupported, naming `what`
-Result<void> check_heads(const HeadShape& heads, const std::string& what);
+Result<void> check_heads(const HeadShape& heads, const std::string& what,
+                         std::uint32_t head_dim_max);
 
 // Multiplies the divisors by those of rope_freqs.weight, if the file has it.
 Result<void> read_rope_freqs(const GgufFile& file, RopeConfig& rope);

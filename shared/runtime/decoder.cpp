@@ -1,7 +1,9 @@
 #include "shared/runtime/decoder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "shared/base/check.h"
@@ -12,6 +14,12 @@ namespace {
 StatePlanes planes_of(const DecoderConfig& config, std::vector<std::uint32_t> states) {
   const std::uint32_t cols = states.empty() ? 0 : config.layer.dim;
   return {.states = std::move(states), .cols = cols};
+}
+
+float number_of(const TensorView& stored, float fallback) {
+  float number = fallback;
+  if (stored.present()) dequantize_row(stored.type, stored.bytes, std::span(&number, 1));
+  return number;
 }
 
 }  // namespace
@@ -26,14 +34,25 @@ Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTen
       embedding_(store_.add(tensors.token_embd)),
       output_norm_(store_.add_vector(tensors.output_norm)),
       head_(store_.add_matrix(tensors.output.value_or(tensors.token_embd))),
+      layer_table_(store_.add(tensors.layer_embd)),
+      layer_projection_(store_.add_matrix(tensors.layer_embd_projection)),
+      layer_norm_(store_.add_vector(tensors.layer_embd_norm)),
       scratch_(backend, config_, kMaskRowsMax),
       x_(backend, kMaskRowsMax, config.layer.dim),
       causal_masks_(edgedraft::causal_masks(kMaskRowsMax)) {
   EDGEDRAFT_CHECK(std::ranges::is_sorted(planes_.states, std::ranges::less_equal()) ||
                   planes_.count() < 2);
   EDGEDRAFT_CHECK(planes_.states.empty() || planes_.states.back() <= config.layer_count + 1);
+  if (layer_table_) {
+    layer_rows_.emplace(backend, kMaskRowsMax, layer_table_.cols);
+    layer_products_.emplace(backend, kMaskRowsMax, layer_table_.cols);
+  }
+  std::uint32_t cached = 0;
   for (std::uint32_t i = 0; i < config_.layer_count; ++i) {
-    layers_.push_back(make_layer(config_.plan(i), tensors.layers[i]));
+    const LayerPlan plan = config_.plan(i);
+    layers_.push_back(make_layer(plan, tensors.layers[i]));
+    caches_.push_back(plan.kv_back == 0 ? cached : caches_[i - plan.kv_back]);
+    if (plan.mixer == Mixer::attention && plan.kv_back == 0) ++cached;
   }
 }
 
@@ -43,25 +62,32 @@ Layer Decoder::make_layer(const LayerPlan& plan, const LayerTensors& tensors) {
     if (!of) of = make_rope_table(backend_, rope, head_dim, positions_max_);
     return of->all();
   };
+  const bool attends = plan.mixer == Mixer::attention;
+  if (attends && plan.shape.heads.head_dim > backend_.head_dim_max()) {
+    throw DeviceError("the model has heads of " + std::to_string(plan.shape.heads.head_dim) +
+                      " columns, and attention on this device takes at most " +
+                      std::to_string(backend_.head_dim_max()) + "; use --device cpu");
+  }
   Matrix cos_sin;
   RopeStyle style = config_.rope.style;
-  if (plan.mixer == Mixer::attention && plan.rope == LayerPlan::Rope::main) {
+  if (attends && plan.rope == LayerPlan::Rope::main) {
     cos_sin = table(cos_sin_, config_.rope);
   }
-  if (plan.mixer == Mixer::attention && plan.rope == LayerPlan::Rope::window) {
+  if (attends && plan.rope == LayerPlan::Rope::window) {
     cos_sin = table(window_cos_sin_, config_.window_rope);
     style = config_.window_rope.style;
   }
-  return {
-      .plan = plan, .weights = store_.add_layer(tensors), .rope_style = style, .cos_sin = cos_sin};
+  return {.plan = plan,
+          .weights = store_.add_layer(tensors),
+          .rope_style = style,
+          .cos_sin = cos_sin,
+          .output_scale = number_of(tensors.output_scale, 1.0f)};
 }
 
 KvCache Decoder::make_cache(DType type) const {
-  KvCache cache(backend_, {.layers = config_.attention_count(),
-                           .kv_cols = config_.layer.heads.kv_cols(),
-                           .capacity = slots_max(),
-                           .type = type,
-                           .planes = planes_});
+  KvCache cache(
+      backend_,
+      {.kv_cols = config_.kv_cols(), .capacity = slots_max(), .type = type, .planes = planes_});
   if (is_recurrent()) {
     cache.set_states(std::make_unique<RecurrentStates>(backend_, config_, kMaskRowsMax));
   }
@@ -70,8 +96,7 @@ KvCache Decoder::make_cache(DType type) const {
 
 KvPool::Size Decoder::pool_size(std::uint32_t page_count, DType type,
                                 std::uint32_t page_slots) const {
-  return {.layers = config_.attention_count(),
-          .kv_cols = config_.layer.heads.kv_cols(),
+  return {.kv_cols = config_.kv_cols(),
           .page_count = page_count,
           .page_slots = page_slots,
           .type = type,
@@ -79,9 +104,7 @@ KvPool::Size Decoder::pool_size(std::uint32_t page_count, DType type,
 }
 
 KvCache Decoder::make_cache(KvPool& pool) const {
-  EDGEDRAFT_CHECK(pool.size().layers == config_.attention_count() &&
-                  pool.size().kv_cols == config_.layer.heads.kv_cols() &&
-                  pool.size().planes == planes_);
+  EDGEDRAFT_CHECK(pool.size().kv_cols == config_.kv_cols() && pool.size().planes == planes_);
   KvCache cache(pool, slots_max());
   if (is_recurrent()) {
     cache.set_states(std::make_unique<RecurrentStates>(backend_, config_, kRecurrentRowsMax));
@@ -105,22 +128,45 @@ void Decoder::forward(std::span<const SequenceRows> sequences) {
   EDGEDRAFT_CHECK(!tokens_.empty() && tokens_.size() <= kMaskRowsMax);
   const Matrix x = x_.rows(static_cast<std::uint32_t>(tokens_.size()));
   backend_.embed({.table = embedding_, .tokens = tokens_, .y = x});
+  if (layer_table_) embed_layers(x);
   if (config_.embedding_scale != 1.0f) {
     backend_.scale({.x = x, .factor = config_.embedding_scale});
   }
   begin_states(sequences);
-  std::uint32_t cached = 0;  // layers with keys and values before this one
   for (std::uint32_t i = 0; i < layers_.size(); ++i) {
     store_state(i, x, sequences);
-    mix(i, x, sequences, cached);
+    mix(i, x, sequences);
     feed_forward(backend_, layers_[i], scratch_, x);
-    if (layers_[i].plan.mixer == Mixer::attention) ++cached;
+    finish_layer(backend_, layers_[i], scratch_, x, layer_embedding(i, x.rows));
   }
   for (const SequenceRows& rows : sequences) {
     if (rows.cache->recurrent() != nullptr) rows.cache->recurrent()->end();
   }
   store_state(config_.layer_count, x, sequences);
   store_state(config_.layer_count + 1, x, sequences);
+}
+
+// Source    Gemma 3n and 4: (sqrt(P) table[t] + RMSNorm(W e)) / sqrt(2), where e is the unscaled
+//           embedding of token t and P the columns of one layer
+void Decoder::embed_layers(const Matrix& x) {
+  const auto cols = static_cast<float>(config_.layer_embedding_dim());
+  const Matrix rows = layer_rows_->rows(x.rows);
+  const Matrix products = layer_products_->rows(x.rows);
+  backend_.embed({.table = layer_table_, .tokens = tokens_, .y = rows});
+  backend_.scale({.x = rows, .factor = std::sqrt(cols)});
+  backend_.matmul({.x = x, .weight = layer_projection_, .bias = {}, .y = products});
+  backend_.rms_norm({.x = products,
+                     .weight = layer_norm_,
+                     .y = rows,
+                     .epsilon = config_.layer.rms_epsilon,
+                     .into = Into::accumulate});
+  backend_.scale({.x = rows, .factor = std::sqrt(0.5f)});
+}
+
+Matrix Decoder::layer_embedding(std::uint32_t i, std::uint32_t rows) const {
+  if (!layer_rows_) return {};
+  const std::uint32_t cols = config_.layer_embedding_dim();
+  return layer_rows_->rows(rows).column_range(i * cols, cols);
 }
 
 void Decoder::begin_states(std::span<const SequenceRows> sequences) {
@@ -138,15 +184,14 @@ void Decoder::begin_states(std::span<const SequenceRows> sequences) {
   }
 }
 
-void Decoder::mix(std::uint32_t i, const Matrix& x, std::span<const SequenceRows> sequences,
-                  std::uint32_t cached) {
+void Decoder::mix(std::uint32_t i, const Matrix& x, std::span<const SequenceRows> sequences) {
   const Layer& layer = layers_[i];
   if (layer.plan.mixer == Mixer::attention) {
     batches_.clear();
     for (const SequenceRows& rows : sequences) {
       batches_.push_back({.batch = rows.batch,
-                          .keys = rows.cache->keys()[cached],
-                          .values = rows.cache->values()[cached]});
+                          .keys = rows.cache->keys()[caches_[i]],
+                          .values = rows.cache->values()[caches_[i]]});
     }
     self_attention(backend_, layer, scratch_, x, batches_);
     return;

@@ -44,7 +44,7 @@ class Decoder {
   std::uint32_t slots_max() const { return positions_max_ + kMaskRowsMax; }
   // True if layers keep states, so that a sequence can only go back to its start or to a position
   // that the states do not yet cover, and shares no pages.
-  bool is_recurrent() const { return config_.attention_count() < config_.layer_count; }
+  bool is_recurrent() const { return config_.is_recurrent(); }
   // Unsettled rows per sequence and pass that a cache from a pool has room for.
   std::uint32_t tree_rows_max() const { return is_recurrent() ? kRecurrentRowsMax : kMaskRowsMax; }
   // A cache of slots_max() slots for one sequence: with its own memory, or from a pool made for
@@ -79,9 +79,11 @@ class Decoder {
  private:
   void store_state(std::uint32_t state, const Matrix& x, std::span<const SequenceRows> sequences);
   void begin_states(std::span<const SequenceRows> sequences);
-  // The mixer of layer i, before which `cached` layers have keys and values.
-  void mix(std::uint32_t i, const Matrix& x, std::span<const SequenceRows> sequences,
-           std::uint32_t cached);
+  void mix(std::uint32_t i, const Matrix& x, std::span<const SequenceRows> sequences);
+  // The tokens' embeddings for all layers, from x, their embeddings.
+  void embed_layers(const Matrix& x);
+  // The part of layer i; empty without such embeddings.
+  Matrix layer_embedding(std::uint32_t i, std::uint32_t rows) const;
   void norm(const Matrix& x, const Matrix& y);
   Layer make_layer(const LayerPlan& plan, const LayerTensors& tensors);
 
@@ -95,9 +97,15 @@ class Decoder {
   Weight embedding_;
   Weight output_norm_;
   Weight head_;
+  Weight layer_table_;
+  Weight layer_projection_;
+  Weight layer_norm_;
   std::vector<Layer> layers_;
+  std::vector<std::uint32_t> caches_;  // of each layer, the index of its keys and values in a cache
   LayerScratch scratch_;
   OwnedMatrix x_;
+  std::optional<OwnedMatrix> layer_rows_;  // embeddings of all layers
+  std::optional<OwnedMatrix> layer_products_;
   std::unique_ptr<OwnedMatrix> logits_;
   std::vector<AncestorMask> causal_masks_;
   // Inputs of the running call.

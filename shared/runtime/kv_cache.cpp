@@ -20,25 +20,25 @@ void KvCache::for_each_view(const Change& change) {
 KvCache::KvCache(Backend& backend, const Size& size)
     : backend_(&backend), capacity_(size.capacity), planes_(size.planes) {
   EDGEDRAFT_CHECK(backend.takes_cache_type(size.type));
-  const std::uint64_t numbers = std::uint64_t{size.capacity} * size.kv_cols;
   memory_ = backend.allocate((size.bytes() + sizeof(float) - 1) / sizeof(float));
-  const auto rows = [&](std::uint64_t index) {
-    return CacheRows(memory_.get(), index * numbers, size.capacity, size.kv_cols, size.type);
+  std::uint64_t used = 0;
+  const auto rows = [&](std::uint32_t cols) {
+    const CacheRows part(memory_.get(), used, size.capacity, cols, size.type);
+    used += std::uint64_t{size.capacity} * cols;
+    return part;
   };
-  for (std::uint64_t layer = 0; layer < size.layers; ++layer) {
-    keys_.emplace_back(rows(2 * layer));
-    values_.emplace_back(rows(2 * layer + 1));
+  for (const std::uint32_t cols : size.kv_cols) {
+    keys_.emplace_back(rows(cols));
+    values_.emplace_back(rows(cols));
   }
-  const std::uint64_t behind = 2 * size.layers * numbers;
-  for (std::uint64_t plane = 0; plane < planes_.count(); ++plane) {
-    states_.emplace_back(CacheRows(memory_.get(), behind + plane * size.capacity * planes_.cols,
-                                   size.capacity, planes_.cols, size.type));
+  for (std::uint32_t plane = 0; plane < planes_.count(); ++plane) {
+    states_.emplace_back(rows(planes_.cols));
   }
 }
 
 KvCache::KvCache(KvPool& pool, std::uint32_t capacity)
     : backend_(&pool.backend()), pool_(&pool), capacity_(capacity), planes_(pool.size().planes) {
-  for (std::uint32_t layer = 0; layer < pool.size().layers; ++layer) {
+  for (std::uint32_t layer = 0; layer < pool.size().kv_cols.size(); ++layer) {
     keys_.emplace_back(pool.keys(layer), pages_, pool.size().page_slots);
     values_.emplace_back(pool.values(layer), pages_, pool.size().page_slots);
   }

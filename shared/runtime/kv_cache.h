@@ -15,22 +15,19 @@ namespace edgedraft {
 // keeps (StatePlanes). A valid position has all of them. Slots 0..length()-1 are valid, and slot =
 // position; rows of a running call lie after them until keep() or set_length().
 //
-// Memory is its own, for all slots at once (capacity * (2 * layers * kv_cols + planes * dim)
-// elements), or pages of a pool. reserve() takes pages; shortening or destroying the cache returns
-// them. Shared pages are never written.
+// Memory is its own, for all slots at once (capacity * position_elements() elements), or pages of a
+// pool. reserve() takes pages; shortening or destroying the cache returns them. Shared pages are
+// never written.
 class KvCache {
  public:
   struct Size {
-    std::uint32_t layers;
-    std::uint32_t kv_cols;
-    std::uint32_t capacity;  // slots
+    std::vector<std::uint32_t> kv_cols;  // per layer
+    std::uint32_t capacity;              // slots
     DType type = DType::f32;
     StatePlanes planes = {};
 
     std::uint64_t bytes() const {
-      return cache_bytes(type, (std::uint64_t{2} * layers * kv_cols +
-                                std::uint64_t{planes.count()} * planes.cols) *
-                                   capacity);
+      return cache_bytes(type, position_elements(kv_cols, planes) * capacity);
     }
   };
   // Throws DeviceError if out of memory. Requires backend.takes_cache_type(type)
@@ -47,7 +44,7 @@ class KvCache {
   // Slots with memory.
   std::uint32_t slots() const;
 
-  // One view per layer, [slots(), kv_cols]; valid until the memory changes.
+  // One view per layer, [slots(), kv_cols[layer]]; valid until the memory changes.
   std::span<const CacheView> keys() const { return keys_; }
   std::span<const CacheView> values() const { return values_; }
   // The kept planes, and the rows of one state, [slots(), planes().cols].

@@ -1,10 +1,16 @@
 #include "shared/runtime/kv_pool.h"
 
 #include <bit>
+#include <numeric>
 
 #include "shared/base/check.h"
 
 namespace edgedraft {
+
+std::uint64_t position_elements(std::span<const std::uint32_t> kv_cols, const StatePlanes& planes) {
+  return 2 * std::accumulate(kv_cols.begin(), kv_cols.end(), std::uint64_t{0}) +
+         std::uint64_t{planes.count()} * planes.cols;
+}
 
 KvPool::KvPool(Backend& backend, const Size& size)
     : backend_(backend), size_(size), holders_(size.page_count) {
@@ -34,16 +40,18 @@ void KvPool::give_back(std::uint32_t page) {
   if (--holders_[page] == 0) free_.push_back(page);
 }
 
-CacheRows KvPool::rows(std::uint32_t index) const {
+CacheRows KvPool::rows(std::uint32_t layer, bool is_values) const {
   const std::uint32_t slots = size_.page_count * size_.page_slots;
-  return CacheRows(memory_.get(), std::uint64_t{index} * slots * size_.kv_cols, slots,
-                   size_.kv_cols, size_.type);
+  const std::uint32_t cols = size_.kv_cols[layer];
+  const std::uint64_t columns_before =
+      position_elements(std::span(size_.kv_cols).first(layer), {}) + (is_values ? cols : 0);
+  return CacheRows(memory_.get(), columns_before * slots, slots, cols, size_.type);
 }
 
 CacheRows KvPool::states(std::uint32_t plane) const {
   const std::uint32_t slots = size_.page_count * size_.page_slots;
   const std::uint64_t columns_before =
-      std::uint64_t{2} * size_.layers * size_.kv_cols + std::uint64_t{plane} * size_.planes.cols;
+      position_elements(size_.kv_cols, {}) + std::uint64_t{plane} * size_.planes.cols;
   return CacheRows(memory_.get(), columns_before * slots, slots, size_.planes.cols, size_.type);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "shared/runtime/backend.h"
@@ -21,6 +22,9 @@ struct StatePlanes {
   bool operator==(const StatePlanes&) const = default;
 };
 
+// Elements of one position in layers whose keys have kv_cols[i] columns, and in planes.
+std::uint64_t position_elements(std::span<const std::uint32_t> kv_cols, const StatePlanes& planes);
+
 // Paged memory, one allocation, for keys, values and hidden states of many sequences. A page holds
 // keys and values of page_slots positions in every layer, and the states named by the planes.
 // Sequences may share pages.
@@ -36,17 +40,14 @@ class KvPool {
   static constexpr std::uint32_t kPageSlots = 32;
 
   struct Size {
-    std::uint32_t layers;
-    std::uint32_t kv_cols;
+    std::vector<std::uint32_t> kv_cols;  // per layer
     std::uint32_t page_count;
     std::uint32_t page_slots = kPageSlots;  // a power of two
     DType type = DType::f32;
     StatePlanes planes = {};
 
     std::uint64_t page_bytes() const {
-      return cache_bytes(type, (std::uint64_t{2} * layers * kv_cols +
-                                std::uint64_t{planes.count()} * planes.cols) *
-                                   page_slots);
+      return cache_bytes(type, position_elements(kv_cols, planes) * page_slots);
     }
     std::uint64_t bytes() const { return page_count * page_bytes(); }
     std::uint32_t pages_for(std::uint32_t slots) const {
@@ -72,14 +73,14 @@ class KvPool {
   void give_back(std::uint32_t page);
   std::uint32_t holders(std::uint32_t page) const { return holders_[page]; }
 
-  // Rows of all pages of a layer. [page_count * page_slots, kv_cols]
-  CacheRows keys(std::uint32_t layer) const { return rows(2 * layer); }
-  CacheRows values(std::uint32_t layer) const { return rows(2 * layer + 1); }
+  // Rows of all pages of a layer. [page_count * page_slots, kv_cols[layer]]
+  CacheRows keys(std::uint32_t layer) const { return rows(layer, false); }
+  CacheRows values(std::uint32_t layer) const { return rows(layer, true); }
   // Rows of all pages of the n-th state in size().planes. [page_count * page_slots, planes.cols]
   CacheRows states(std::uint32_t plane) const;
 
  private:
-  CacheRows rows(std::uint32_t index) const;
+  CacheRows rows(std::uint32_t layer, bool is_values) const;
 
   Backend& backend_;
   Size size_;

@@ -28,6 +28,15 @@ void norm_heads(Backend& backend, const Layer& layer, const Weight& norm, const 
       {.x = heads, .weight = norm, .y = heads, .epsilon = layer.plan.shape.rms_epsilon});
 }
 
+// Without a product of their own, values come from keys that are not normed yet.
+void norm_values(Backend& backend, const Layer& layer, const Matrix& k, const Matrix& v) {
+  if (!layer.weights.attn_v_norm) return;
+  backend.rms_norm({.x = layer.weights.attn_v ? v : k,
+                    .weight = layer.weights.attn_v_norm,
+                    .y = v,
+                    .epsilon = layer.plan.shape.rms_epsilon});
+}
+
 // A mixer's or feed-forward's last product goes to x, or first to rows that are normed.
 Matrix sum_of(const LayerScratch& scratch, const Weight& post_norm, const Matrix& x) {
   return post_norm ? scratch.normed.rows(x.rows, x.cols) : x;
@@ -80,7 +89,7 @@ struct LayerScratch::Cols {
       mixer_gate = std::max(mixer_gate, plan.shape.dim);
     }
     const ExpertShape& e = plan.experts;
-    ffn = std::max({ffn, e.used * e.ffn_dim, e.shared_ffn_dim});
+    ffn = std::max({ffn, e.used * e.ffn_dim, e.shared_ffn_dim, plan.embedding_dim});
     experts = std::max(experts, e.count);
     used = std::max(used, e.used);
   }
@@ -144,13 +153,18 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
   const Matrix attended = scratch.attended.rows(x.rows, heads.query_cols());
   const Matrix output_gate = scratch.mixer_gate.rows(x.rows, heads.query_cols());
 
-  std::array products{MatmulOp{.x = input, .weight = w.attn_q, .bias = w.attn_q_bias, .y = q},
-                      MatmulOp{.x = input, .weight = w.attn_k, .bias = w.attn_k_bias, .y = k},
-                      MatmulOp{.x = input, .weight = w.attn_v, .bias = w.attn_v_bias, .y = v},
-                      MatmulOp{.x = input, .weight = w.attn_gate, .bias = {}, .y = output_gate}};
-  normed_products(backend, layer, w.attn_norm, x, input,
-                  std::span(products).first(w.attn_gate ? 4 : 3));
+  std::array<MatmulOp, 4> products;
+  std::size_t count = 0;
+  const auto multiply = [&](const Weight& weight, const Weight& bias, const Matrix& y) {
+    if (weight) products[count++] = {.x = input, .weight = weight, .bias = bias, .y = y};
+  };
+  multiply(w.attn_q, w.attn_q_bias, q);
+  multiply(w.attn_k, w.attn_k_bias, k);
+  multiply(w.attn_v, w.attn_v_bias, v);
+  multiply(w.attn_gate, {}, output_gate);
+  normed_products(backend, layer, w.attn_norm, x, input, std::span(products).first(count));
   norm_heads(backend, layer, w.attn_q_norm, q);
+  norm_values(backend, layer, k, v);
   norm_heads(backend, layer, w.attn_k_norm, k);
   scratch.positions.clear();
   scratch.stored.clear();
@@ -182,15 +196,24 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
     first += batch.count();
   }
   EDGEDRAFT_CHECK(first == x.rows);
-  backend.rope_store({.q = q,
-                      .k = k,
-                      .v = v,
-                      .positions = scratch.positions,
-                      .cos_sin = layer.cos_sin,
-                      .head_dim = heads.head_dim,
-                      .rotated = layer.cos_sin.cols,
-                      .style = layer.rope_style,
-                      .sequences = scratch.stored});
+  if (plan.kv_back != 0) {
+    backend.rope({.x = q,
+                  .positions = scratch.positions,
+                  .cos_sin = layer.cos_sin,
+                  .head_dim = heads.head_dim,
+                  .rotated = layer.cos_sin.cols,
+                  .style = layer.rope_style});
+  } else {
+    backend.rope_store({.q = q,
+                        .k = k,
+                        .v = v,
+                        .positions = scratch.positions,
+                        .cos_sin = layer.cos_sin,
+                        .head_dim = heads.head_dim,
+                        .rotated = layer.cos_sin.cols,
+                        .style = layer.rope_style,
+                        .sequences = scratch.stored});
+  }
   backend.attentions(scratch.attentions);
   if (w.attn_gate) {
     backend.gate(
@@ -349,6 +372,24 @@ void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, c
             {.gate = w.ffn_gate, .up = w.ffn_up, .down = w.ffn_down, .share = {}}, w.ffn_norm, x,
             normed, y, into_of(w.post_ffn_norm));
   add_normed(backend, layer, w.post_ffn_norm, y, x);
+}
+
+void finish_layer(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+                  const Matrix& e) {
+  const LayerWeights& w = layer.weights;
+  if (w.embd_gate) {
+    const Matrix gate = scratch.gate.rows(x.rows, e.cols);
+    const Matrix added = sum_of(scratch, w.post_embd_norm, x);
+    backend.matmul({.x = x, .weight = w.embd_gate, .bias = {}, .y = gate});
+    backend.gate_matmul({.gate = gate, .up = e, .y = gate, .activation = layer.plan.activation},
+                        {.x = gate,
+                         .weight = w.embd_output,
+                         .bias = {},
+                         .y = added,
+                         .into = into_of(w.post_embd_norm)});
+    add_normed(backend, layer, w.post_embd_norm, added, x);
+  }
+  if (layer.output_scale != 1.0f) backend.scale({.x = x, .factor = layer.output_scale});
 }
 
 OwnedMatrix make_rope_table(Backend& backend, const RopeConfig& rope, std::uint32_t head_dim,

@@ -38,6 +38,7 @@ struct Layer {
   LayerWeights weights;
   RopeStyle rope_style = RopeStyle::halves;
   Matrix cos_sin;  // RopeOp; absent: it does not rotate
+  float output_scale = 1.0f;
 };
 
 // Slots and visibility of a call's rows. Row r is stored at slot first_slot + r; it sees slots
@@ -96,8 +97,9 @@ struct SequenceBatch {
 };
 
 // x += Wo Attention(RMSNorm(x)) by the layer's plan; stores the rows' keys and values in their
-// caches. Rows of the sequences are consecutive in x; sequences do not see each other. Shapes    x
-// [sum of the batches' counts, dim]
+// caches, unless the layer reads an earlier one's. Rows of the sequences are consecutive in x;
+// sequences do not see each other.
+// Shapes    x [sum of the batches' counts, dim]
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     std::span<const SequenceBatch> sequences);
 // As above, for one sequence.
@@ -114,6 +116,12 @@ void short_convolution(Backend& backend, const Layer& layer, LayerScratch& scrat
 // x += Wdown(activation(Wgate n) * Wup n), n = RMSNorm(x), or the weighted sum of the
 // experts that a row chooses.
 void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x);
+
+// x = output_scale * (x + RMSNorm(Wo(activation(Wg x) * e))), e = the tokens' embeddings for the
+// layer, which some plans lack.
+// Shapes    e [x.rows, embedding_dim]
+void finish_layer(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+                  const Matrix& e);
 
 // Cosines and sines for every position, in the layout of RopeOp. [position_count, rotated]
 // Source    RoFormer, eq. 34; divisors as Llama 3's frequency scaling

@@ -56,6 +56,7 @@ Weight WeightStore::keep(std::unique_ptr<Buffer> buffer, const TensorView& tenso
 LayerWeights WeightStore::add_layer(const LayerTensors& layer) {
   LayerWeights weights;
   for_each_part(layer, weights, [&](const TensorView& tensor, Weight& weight, PartKind kind) {
+    if (kind == PartKind::number) return;
     weight = kind == PartKind::matrix ? add_matrix(tensor) : add_vector(tensor);
   });
   return weights;

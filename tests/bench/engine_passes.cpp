@@ -114,7 +114,8 @@ KvCache Passes::make_cache() {
 // of tokens would take minutes.
 void Passes::fill(KvCache& cache) {
   const std::uint32_t context = options_.context;
-  const std::uint32_t cols = decoder_.config().layer.heads.kv_cols();
+  std::uint32_t cols = 1;  // widest
+  for (const std::uint32_t own : decoder_.config().kv_cols()) cols = std::max(cols, own);
   const OwnedMatrix rows(decoder_.backend(), std::max(context, 1u), cols);
   std::vector<float> numbers(std::size_t{rows.all().rows} * cols);
   Random random(1);
@@ -122,7 +123,7 @@ void Passes::fill(KvCache& cache) {
   decoder_.backend().write(rows.all(), numbers);
   for (std::size_t layer = 0; layer < cache.keys().size(); ++layer) {
     for (const CacheView& view : {cache.keys()[layer], cache.values()[layer]}) {
-      decoder_.backend().store({.x = rows.rows(context), .cache = view, .first = 0});
+      decoder_.backend().store({.x = rows.rows(context, view.cols()), .cache = view, .first = 0});
     }
   }
   cache.set_length(context);

@@ -28,10 +28,14 @@ PassCost cost_of(const DecoderConfig& config, const DecoderTensors& tensors, std
       add(cost, *matrix);
     }
   }
-  const HeadShape& heads = config.layer.heads;
-  const double positions = double{1} * config.layer_count * context;
-  cost.cache_bytes = positions * static_cast<double>(cache_bytes(kv_type, 2 * heads.kv_cols()));
-  cost.attention_operations_a_row = positions * 4 * heads.query_cols();
+  for (std::uint32_t i = 0; i < config.layer_count; ++i) {
+    const LayerPlan plan = config.plan(i);
+    if (plan.mixer != Mixer::attention) continue;
+    const HeadShape& heads = plan.shape.heads;
+    const double positions = context;
+    cost.cache_bytes += positions * static_cast<double>(cache_bytes(kv_type, 2 * heads.kv_cols()));
+    cost.attention_operations_a_row += positions * 4 * heads.query_cols();
+  }
   return cost;
 }
 

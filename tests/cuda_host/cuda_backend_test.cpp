@@ -72,11 +72,7 @@ TEST(CudaDefaultModeTest, NarrowMatmulsMatchDeterministicModeBitForBit) {
 
 // A pool of small pages that a decoder's sequences take in rotation.
 KvPool small_pool(Backend& backend, const ToyDecoder& toy) {
-  return {backend,
-          {.layers = toy.config.layer_count,
-           .kv_cols = toy.config.layer.heads.kv_cols(),
-           .page_count = 200,
-           .page_slots = 4}};
+  return {backend, {.kv_cols = toy.config.kv_cols(), .page_count = 200, .page_slots = 4}};
 }
 
 // A cache whose pages interleave with another one's.

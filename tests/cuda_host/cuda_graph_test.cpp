@@ -29,13 +29,12 @@ class Rig {
       : toy_(6, 1),
         backend_(make_cuda_backend(options)),
         decoder_(*backend_, toy_.config, toy_.tensors, kPositions),
-        pool_(*backend_, {.layers = toy_.config.layer_count,
-                          .kv_cols = toy_.config.layer.heads.kv_cols(),
+        pool_(*backend_, {.kv_cols = toy_.config.kv_cols(),
                           .page_count = kSequences * (context + 160) / 8,
                           .page_slots = 8,
                           .type = DType::f16}) {
     const std::uint32_t slots = pool_.size().page_count * pool_.size().page_slots;
-    const std::uint32_t cols = pool_.size().kv_cols;
+    const std::uint32_t cols = pool_.size().kv_cols[0];
     for (std::uint32_t layer = 0; layer < toy_.config.layer_count; ++layer) {
       for (const CacheRows& rows : {pool_.keys(layer), pool_.values(layer)}) {
         const OwnedMatrix x =

@@ -124,7 +124,7 @@ class Sessions {
 
   void fill() {
     const std::uint32_t slots = pool_.size().page_count * kPageSlots;
-    const std::uint32_t cols = pool_.size().kv_cols;
+    const std::uint32_t cols = pool_.size().kv_cols[0];
     for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
       for (const CacheRows& rows : {pool_.keys(layer), pool_.values(layer)}) {
         const OwnedMatrix x =

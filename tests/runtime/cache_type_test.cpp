@@ -288,7 +288,7 @@ TEST_P(CacheTypeTest, DecoderGivesSameBitsForTokensTogetherAndAlone) {
 EDGEDRAFT_FOR_ALL_BACKENDS(CacheTypeTest);
 
 TEST(CacheSizeTest, SixteenBitTypesHalveMemory) {
-  const KvPool::Size f32{.layers = 3, .kv_cols = 10, .page_count = 7};
+  const KvPool::Size f32{.kv_cols = {10, 10, 10}, .page_count = 7};
   KvPool::Size f16 = f32;
   f16.type = DType::f16;
   EXPECT_EQ(f32.page_bytes(), 2u * 4 * 3 * 10 * KvPool::kPageSlots);
@@ -299,21 +299,21 @@ TEST(CacheSizeTest, SixteenBitTypesHalveMemory) {
 TEST(CacheSizeTest, LayersOfPoolDoNotOverlap) {
   const auto backend = make_reference_backend();
   for (const DType type : kTypes) {
-    KvPool pool(*backend,
-                {.layers = 2, .kv_cols = 3, .page_count = 3, .page_slots = 4, .type = type});
+    KvPool pool(*backend, {.kv_cols = {3, 5}, .page_count = 3, .page_slots = 4, .type = type});
     float number = 0.0f;
     for (std::uint32_t layer = 0; layer < 2; ++layer) {
       for (const CacheRows& rows : {pool.keys(layer), pool.values(layer)}) {
-        const OwnedMatrix x = matrix_of(*backend, 12, 3, Floats(36, number += 1.0f));
+        const Floats numbers(std::size_t{12} * rows.cols, number += 1.0f);
+        const OwnedMatrix x = matrix_of(*backend, 12, rows.cols, numbers);
         backend->store({.x = x.all(), .cache = rows, .first = 0});
       }
     }
     number = 0.0f;
     for (std::uint32_t layer = 0; layer < 2; ++layer) {
       for (const CacheRows& rows : {pool.keys(layer), pool.values(layer)}) {
-        Floats read(36);
+        Floats read(std::size_t{12} * rows.cols);
         backend->read_cache(rows, read);
-        EXPECT_EQ(read, Floats(36, number += 1.0f)) << traits(type).name;
+        EXPECT_EQ(read, Floats(read.size(), number += 1.0f)) << traits(type).name;
       }
     }
   }

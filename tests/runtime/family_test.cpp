@@ -157,6 +157,33 @@ TEST_P(FamilyTest, ComputesARowAloneAndAmongOthersWithTheSameBits) {
   EXPECT_EQ(after, logits(decoder, 0)) << "after a tree";
 }
 
+// A prefix in pages, which two sequences continue.
+TEST_P(FamilyTest, ContinuesSharedPagesWithTheSameBits) {
+  constexpr std::uint32_t kPageSlots = 4;
+  if (!backend_->takes_pages()) return;
+  const Golden golden = goldens_of(GetParam().model).at(1);
+  FamilyModel tiny = model(golden.context, Weights::as_stored);
+  Decoder& decoder = tiny.decoder();
+  if (decoder.is_recurrent()) return;  // states are no pages
+  const std::uint32_t count = is_slow() ? 12 : 40;
+  const auto prefix = std::span(golden.ids).first(count - kPageSlots);
+  const auto rest = std::span(golden.ids).subspan(prefix.size(), kPageSlots);
+  KvCache own = decoder.make_cache();
+  decoder.append(own, prefix);
+  const Floats expected = logits(decoder, decoder.append(own, rest) - 1);
+
+  KvPool pool(*backend_, decoder.pool_size(2 * count / kPageSlots, DType::f32, kPageSlots));
+  KvCache first = decoder.make_cache(pool);
+  ASSERT_TRUE(first.reserve(count - kPageSlots));
+  decoder.append(first, prefix);
+  KvCache second = decoder.make_cache(pool);
+  second.adopt(first.pages());
+  for (KvCache* cache : {&first, &second}) {
+    ASSERT_TRUE(cache->reserve(count));
+    EXPECT_EQ(logits(decoder, decoder.append(*cache, rest) - 1), expected);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, FamilyTest, ::testing::ValuesIn(cases()), case_name);
 
 }  // namespace

@@ -124,8 +124,7 @@ class KvPoolTest : public ::testing::Test {
   static constexpr std::uint32_t kPages = 8;
 
   std::unique_ptr<Backend> backend_ = make_reference_backend();
-  KvPool pool_{*backend_,
-               {.layers = 2, .kv_cols = 3, .page_count = kPages, .page_slots = kPageSlots}};
+  KvPool pool_{*backend_, {.kv_cols = {3, 3}, .page_count = kPages, .page_slots = kPageSlots}};
 };
 
 TEST_F(KvPoolTest, CachesTakeAndReturnPages) {

@@ -70,7 +70,8 @@ TEST_P(FamilySessionTest, DraftsGivePlainDecodingsTokens) {
       }
       EXPECT_TRUE(std::ranges::equal(target.tokens().first(expected.size()), expected))
           << "temperature " << temperature << ", breadth " << shape.breadth;
-      EXPECT_GT(accepted, kCount / 4) << "temperature " << temperature;
+      EXPECT_GT(accepted, temperature == 0.0f ? kCount / 2 : kCount / 8)
+          << "temperature " << temperature;
     }
   }
 }

@@ -23,7 +23,7 @@ class PrefixIndexTest : public ::testing::Test {
   }
 
   std::unique_ptr<Backend> backend_ = make_reference_backend();
-  KvPool pool_{*backend_, {.layers = 1, .kv_cols = 1, .page_count = 16, .page_slots = 2}};
+  KvPool pool_{*backend_, {.kv_cols = {1}, .page_count = 16, .page_slots = 2}};
   PrefixIndex index_{pool_};
 };
 

@@ -13,8 +13,7 @@ namespace {
 
 KvCache::Size cache_size(const Backend& backend, const EagleConfig& config,
                          std::uint32_t positions_max) {
-  return {.layers = 1,
-          .kv_cols = config.layer.heads.kv_cols(),
+  return {.kv_cols = {config.layer.heads.kv_cols()},
           .capacity = positions_max + kMaskRowsMax,
           .type = backend.drafter_cache_type()};
 }

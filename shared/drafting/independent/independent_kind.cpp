@@ -123,7 +123,8 @@ struct Independent {
 
   static DrafterFacts facts(const Model& model) {
     const DecoderTensors& t = model.tensors;
-    std::uint64_t bytes = t.output.value_or(t.token_embd).bytes.size();
+    std::uint64_t bytes =
+        t.output.value_or(t.token_embd).bytes.size() + t.layer_embd_projection.bytes.size();
     for (const LayerTensors& layer : t.layers) bytes += matrix_bytes(layer);
     return {.vocabulary_count = model.config.vocabulary_count,
             .context_count = model.config.context_length,
@@ -134,8 +135,7 @@ struct Independent {
   static std::unique_ptr<DrafterWeights> load(const Model& model, Backend& backend,
                                               std::uint32_t positions_max) {
     auto decoder = std::make_shared<Decoder>(backend, model.config, model.tensors, positions_max);
-    const KvCache::Size cache{.layers = model.config.attention_count(),
-                              .kv_cols = model.config.layer.heads.kv_cols(),
+    const KvCache::Size cache{.kv_cols = model.config.kv_cols(),
                               .capacity = decoder->slots_max(),
                               .type = backend.drafter_cache_type()};
     const std::uint64_t states = RecurrentStates::bytes(model.config, kMaskRowsMax);

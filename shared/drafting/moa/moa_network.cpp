@@ -12,8 +12,7 @@ namespace {
 
 KvCache::Size cache_size(const LayerShape& shape, std::uint32_t layers, std::uint32_t positions_max,
                          DType type) {
-  return {.layers = layers,
-          .kv_cols = shape.heads.kv_cols(),
+  return {.kv_cols = std::vector(layers, shape.heads.kv_cols()),
           .capacity = positions_max + kMaskRowsMax,
           .type = type};
 }

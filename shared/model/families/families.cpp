@@ -12,6 +12,7 @@
   FAMILY(kQwen35)                  \
   FAMILY(kQwen35Moe)               \
   FAMILY(kGemma3)                  \
+  FAMILY(kGemma4)                  \
   FAMILY(kGptOss)                  \
   FAMILY(kPhi3)                    \
   FAMILY(kSmolLm3)                 \

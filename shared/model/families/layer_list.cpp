@@ -22,6 +22,14 @@ LayerTensor& LayerList::optional_vector(std::string_view name, std::string_view 
   return added;
 }
 
+void LayerList::ones(Part part, std::uint32_t cols) {
+  vector("", "", part, cols).kind = LayerTensor::Kind::ones;
+}
+
+void LayerList::unused(std::string_view name) {
+  vector(name, "", nullptr, 0).kind = LayerTensor::Kind::unused;
+}
+
 void LayerList::attention(const LayerPlan& plan) {
   using L = LayerTensors;
   const HeadShape& heads = plan.shape.heads;

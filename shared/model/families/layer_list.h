@@ -11,7 +11,8 @@ namespace edgedraft {
 
 // A tensor of a layer: its names, its shape and its part. Names are constants.
 struct LayerTensor {
-  enum class Kind : std::uint8_t { matrix, vector, optional_vector };
+  // ones: a vector that no file stores, of norms without weights. unused: files may have it.
+  enum class Kind : std::uint8_t { matrix, optional_matrix, vector, optional_vector, ones, unused };
 
   std::string_view name;  // in GGUF, after "blk.N."
   std::string_view hf;    // in Hugging Face's layout, after "model.layers.N."; empty: not converted
@@ -40,6 +41,9 @@ class LayerList {
   LayerTensor& vector(std::string_view name, std::string_view hf, Part part, std::uint32_t cols);
   LayerTensor& optional_vector(std::string_view name, std::string_view hf, Part part,
                                std::uint32_t cols);
+  // Requires  cols <= kHeadDimMax
+  void ones(Part part, std::uint32_t cols);
+  void unused(std::string_view name);
 
   // A Llama's attention with its norm, q, k, v and output. Biases of q, k and v are optional.
   void attention(const LayerPlan& plan);

@@ -89,6 +89,13 @@ float PlanKeys::number_or(std::string_view key, float fallback) {
   return number;
 }
 
+float PlanKeys::not_negative_or(std::string_view key, float fallback) {
+  const float number = number_or(key, fallback);
+  if (number >= 0.0f) return number;
+  fail(bad_file(full(key) + " is negative"));
+  return 0.0f;
+}
+
 float PlanKeys::positive_or(std::string_view key, float fallback) {
   const float number = number_or(key, fallback);
   if (number > 0.0f) return number;

@@ -37,6 +37,8 @@ class PlanKeys {
   float number(std::string_view key);
   // A finite number.
   float number_or(std::string_view key, float fallback);
+  // A finite number, at least 0.
+  float not_negative_or(std::string_view key, float fallback);
   // A finite positive number.
   float positive_or(std::string_view key, float fallback);
   std::string text_or(std::string_view key, std::string_view fallback);

@@ -185,13 +185,14 @@ Result<DecoderConfig> read_plan(const GgufKeys& file, const Family& family) {
   if (keys.error()) return *keys.error();
   if (family.plan != nullptr) family.plan(keys, config);
   if (keys.error()) return *keys.error();
-  if (config.attention_count() == 0) {
+  if (config.kv_cols().empty()) {
     return Error{Errc::unsupported, "no layer attends; a model needs one whose keys are cached"};
   }
   for (std::uint32_t i = 0; i < config.layer_count; ++i) {
     const LayerPlan plan = config.plan(i);
     if (plan.mixer != Mixer::attention) continue;
-    if (auto checked = check_heads(plan.shape.heads, keys.full("attention")); !checked) {
+    if (auto checked = check_heads(plan.shape.heads, keys.full("attention"), kHeadDimMax);
+        !checked) {
       return checked.error();
     }
   }

@@ -20,7 +20,7 @@ void plan_gemma3(PlanKeys& keys, DecoderConfig& config) {
     keys.refuse("attn_logit_softcapping", " is not supported: Gemma 3 has none");
   }
   config.embedding_scale = std::sqrt(static_cast<float>(config.layer.dim));
-  config.logit_cap = keys.number_or("final_logit_softcapping", 0.0f);
+  config.logit_cap = keys.not_negative_or("final_logit_softcapping", 0.0f);
   config.window_rope = {.theta = keys.positive_or("rope.freq_base_swa", 10000.0f),
                         .style = config.rope.style,
                         .rotated = config.rope.rotated,
