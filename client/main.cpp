@@ -11,6 +11,7 @@ struct Options {
   ChatOptions chat;
   ServeOptions serve;
   DevicesOptions devices;
+  ModelsOptions models;
   ConvertCommandOptions convert;
   TokenizeOptions tokenize;
   PerplexityOptions perplexity;
@@ -31,6 +32,8 @@ int main_with(int argc, char** argv) {
   program.command("serve", "Serve OpenAI's API on this device", o.serve, declare_serve, run_serve);
   program.command("devices", "List the devices that can draft", o.devices, declare_devices,
                   run_devices);
+  program.command("models", "Describe model files, their memory and their drafters", o.models,
+                  declare_models, run_models);
   program.command("convert", "Convert models to GGUF files and bundles", o.convert, declare_convert,
                   run_convert);
   program.command("tokenize", "Print the token ids of a text", o.tokenize, declare_tokenize,

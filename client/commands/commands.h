@@ -112,6 +112,20 @@ void declare_perplexity(CLI::App& app, PerplexityOptions& options);
 // Prints a model's perplexity on a text.
 Result<int> run_perplexity(const PerplexityOptions& options);
 
+struct ModelsOptions {
+  std::vector<std::filesystem::path> files;
+  std::optional<std::uint32_t> context_count;
+  std::uint32_t sessions = 1;
+  std::string kv_type = "f32";
+  std::uint32_t threads = 0;
+  bool json = false;
+};
+
+void declare_models(CLI::App& app, ModelsOptions& options);
+
+// Describes GGUF files. Reports unreadable files on standard error, after the others.
+Result<int> run_models(const ModelsOptions& options);
+
 struct IndexCommandOptions {
   std::vector<std::filesystem::path> corpus;
   std::filesystem::path model;

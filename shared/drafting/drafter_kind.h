@@ -11,6 +11,7 @@
 #include "shared/base/error.h"
 #include "shared/drafting/drafter.h"
 #include "shared/drafting/tap.h"
+#include "shared/model/config.h"
 #include "shared/model/convert/model_plan.h"
 #include "shared/model/gguf.h"
 #include "shared/runtime/backend.h"
@@ -111,6 +112,13 @@ struct DrafterKind {
   bool (*is_source)(const std::filesystem::path& drafter) = nullptr;
   // Errors    io, bad_file, unsupported; mismatch: the drafter was made for another target
   Result<ModelPlan> (*plan_bundle)(const BundleSource& source) = nullptr;
+  // Whether drafters of this kind can be made for `target`; null if for any.
+  // Errors    unsupported with the reason and another kind
+  Result<void> (*takes_target)(const DecoderConfig& target) = nullptr;
+  // Whether plan_bundle makes a drafter for `target` of `model`, a complete model; null for a kind
+  // whose drafters are not models.
+  // Errors    mismatch
+  Result<void> (*takes_model)(const GgufFile& target, const GgufFile& model) = nullptr;
   // Whether a bundle's tensor belongs to the target and keeps its bits in conversions; null if all
   // tensors are the drafter's own.
   bool (*is_from_target)(std::string_view tensor) = nullptr;

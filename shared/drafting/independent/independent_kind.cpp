@@ -67,6 +67,24 @@ bool same_texts(const VocabularyArrays& a, const VocabularyArrays& b) {
   return std::ranges::equal(a.texts.bytes.first(bytes), b.texts.bytes.first(bytes));
 }
 
+Result<void> check_texts(const VocabularyArrays& own, const GgufFile& target) {
+  if (same_texts(own, VocabularyArrays::of(target))) return {};
+  return Error{Errc::mismatch,
+               "drafter and target have different tokenizers: an id must stand for the same text "
+               "in both"};
+}
+
+Error different_counts(std::uint64_t rows, std::uint64_t target_rows) {
+  return {Errc::mismatch, "the drafter has " + std::to_string(rows) + " tokens, the target " +
+                              std::to_string(target_rows)};
+}
+
+// A file that would double the vocabulary is not of the family, and may be an attack on memory.
+Result<void> check_counts(std::uint64_t rows, std::uint64_t target_rows) {
+  if (target_rows / 2 <= rows) return {};
+  return different_counts(rows, target_rows);
+}
+
 void resize_rows(PlannedTensor& tensor, std::uint64_t count, ModelPlan& plan) {
   const std::uint64_t had = tensor.info.dims.back();
   const std::size_t row = tensor.source.size() / had;
@@ -93,20 +111,16 @@ void resize_rows(PlannedTensor& tensor, std::uint64_t count, ModelPlan& plan) {
 // Errors    mismatch: the vocabularies differ in more than padding
 Result<void> bind_to_target(const GgufFile& target, const DecoderConfig& config, ModelPlan& plan) {
   const VocabularyArrays own = VocabularyArrays::of(plan.metadata);
-  if (own.texts.count > 0 && !same_texts(own, VocabularyArrays::of(target))) {
-    return Error{Errc::mismatch,
-                 "drafter and target have different tokenizers: an id must stand for the same text "
-                 "in both"};
+  if (own.texts.count > 0) {
+    if (auto checked = check_texts(own, target); !checked) return checked.error();
   }
   for (PlannedTensor& tensor : plan.tensors) {
     if (tensor.info.name != "token_embd.weight" && tensor.info.name != "output.weight") continue;
     const std::uint64_t rows = tensor.info.dims.back();
     if (rows == config.vocabulary_count) continue;
-    // A file that would double the vocabulary is not of the family, and may be an attack on memory.
-    if (rows != own.texts.count || config.vocabulary_count / 2 > rows) {
-      return Error{Errc::mismatch, "the drafter has " + std::to_string(rows) +
-                                       " tokens, the target " +
-                                       std::to_string(config.vocabulary_count)};
+    if (rows != own.texts.count) return different_counts(rows, config.vocabulary_count);
+    if (auto checked = check_counts(rows, config.vocabulary_count); !checked) {
+      return checked.error();
     }
     resize_rows(tensor, config.vocabulary_count, plan);
   }
@@ -146,6 +160,12 @@ struct Independent {
   }
 };
 
+Result<void> takes_model(const GgufFile& target, const GgufFile& model) {
+  const VocabularyArrays own = VocabularyArrays::of(model);
+  if (auto checked = check_texts(own, target); !checked) return checked.error();
+  return check_counts(own.texts.count, VocabularyArrays::of(target).texts.count);
+}
+
 Result<ModelPlan> plan_bundle(const BundleSource& source) {
   const auto config = read_decoder_config(source.target);
   if (!config) return config.error();
@@ -171,6 +191,7 @@ const DrafterKind kIndependentKind = {
     .read = read_network<Independent, read_draft_decoder>,
     // Reading reports unsuitable folders and files by name.
     .is_source = [](const std::filesystem::path& /*drafter*/) { return true; },
-    .plan_bundle = plan_bundle};
+    .plan_bundle = plan_bundle,
+    .takes_model = takes_model};
 
 }  // namespace edgedraft

@@ -100,14 +100,17 @@ void add_target_tensors(const GgufFile& file, const DecoderConfig& target, std::
   }
 }
 
+Result<void> takes_target(const DecoderConfig& target) {
+  if (is_plain(target)) return {};
+  return Error{
+      Errc::unsupported,
+      "this kind of drafter reads keys and values of Llama's layers, and the target is a " +
+          target.architecture + "; use an independent model or --drafter ngram"};
+}
+
 Result<void> add_moa(const CheckpointInput& input, ModelPlan& plan) {
   const DecoderConfig& target = input.target;
-  if (!is_plain(target)) {
-    return Error{
-        Errc::unsupported,
-        "this kind of drafter reads keys and values of Llama's layers, and the target is a " +
-            target.architecture + "; use an independent model or --drafter ngram"};
-  }
+  if (auto taken = takes_target(target); !taken) return taken.error();
   const auto sizes = read_sizes(input.config, input.checkpoint, target);
   if (!sizes) return sizes.error();
   const MoaRowLayout row = moa_row_layout(target.layer.heads, sizes->ca.heads, sizes->tli);
@@ -201,6 +204,7 @@ const DrafterKind kMoaKind = {.name = "moa",
                               .read = read_network<Moa, read_moa>,
                               .is_source = is_checkpoint_folder<is_moa_checkpoint>,
                               .plan_bundle = plan_moa_bundle,
+                              .takes_target = takes_target,
                               .is_from_target = [](std::string_view tensor) {
                                 return is_vocabulary(tensor) || tensor.starts_with("tli.");
                               }};
