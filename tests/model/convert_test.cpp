@@ -265,7 +265,7 @@ TEST_F(ConvertTest, RefusesPartiallyRotatedHeads) {
 TEST_F(ConvertTest, RefusesUnsupportedModels) {
   const std::pair<nlohmann::json, const char*> changes[] = {
       {{{"architectures", {"GemmaForCausalLM"}}}, "GemmaForCausalLM"},
-      {{{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}}}, "yarn"},
+      {{{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}}}, "dynamic"},
       {{{"use_sliding_window", true}}, "sliding-window"},
       {{{"hidden_act", "gelu"}}, "gelu"},
       {{{"partial_rotary_factor", 0.5}}, "partial rotary"},

@@ -33,9 +33,9 @@ struct ConvertOptions {
 // Default type for a directory's matrices.
 inline constexpr DType kTypeOfDirectories = DType::f16;
 
-// Converts a Llama or Qwen2 model to a GGUF file that llama.cpp reads too. Also changes the type of
-// a GGUF file's matrices, or joins the parts of a model (gguf_parts.h). Shows progress on a
-// terminal.
+// Converts a model of a family that Hugging Face's layout has (families/family.h) to a GGUF file
+// that llama.cpp reads too. Also changes the type of a GGUF file's matrices, or joins the parts of
+// a model (gguf_parts.h). Shows progress on a terminal.
 //
 // Errors    io, bad_file, unsupported: naming the file, key or tensor, and the remedy if there is
 //           one

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numbers>
 #include <utility>
 
@@ -23,10 +24,12 @@ Result<std::string> read_architecture(const json& config) {
   return bad_file("\"architectures\" names none");
 }
 
-void read_sizes(HfKeys& keys) {
+void read_sizes(HfKeys& keys, bool has_experts) {
   keys.count("hidden_size", "embedding_length");
   keys.count("num_hidden_layers", "block_count");
-  keys.count("intermediate_size", "feed_forward_length");
+  if (!has_experts || keys.has("intermediate_size")) {
+    keys.count("intermediate_size", "feed_forward_length");
+  }
   const std::uint32_t query_heads = keys.count("num_attention_heads", "attention.head_count");
   keys.count_or("num_key_value_heads", "attention.head_count_kv", query_heads);
   const std::uint32_t head_dim = keys.count_or(
@@ -37,9 +40,16 @@ void read_sizes(HfKeys& keys) {
     keys.fail(bad_file("\"vocab_size\" is above " + std::to_string(kVocabularyCountMax)));
   }
   keys.set_number("attention.layer_norm_rms_epsilon", keys.number_or("rms_norm_eps", 1e-6));
-  keys.set_count(
-      "rope.dimension_count",
-      static_cast<std::uint32_t>(head_dim * keys.rope_number_or("partial_rotary_factor", 1.0)));
+  if (head_dim > kHeadDimMax) {
+    keys.refuse("head_dim", "above " + std::to_string(kHeadDimMax) + ", which is not supported");
+    return;
+  }
+  const double rotated = keys.rope_number_or("partial_rotary_factor", 1.0);
+  if (!(rotated > 0.0 && rotated <= 1.0)) {
+    keys.fail(bad_file("\"partial_rotary_factor\" is not above 0 and at most 1"));
+    return;
+  }
+  keys.set_count("rope.dimension_count", static_cast<std::uint32_t>(head_dim * rotated));
 }
 
 struct Llama3Scaling {
@@ -62,11 +72,31 @@ std::vector<float> llama3_divisors(const Llama3Scaling& s, double theta, std::ui
   return divisors;
 }
 
-void read_scaling(HfKeys& keys, HfConfig& out) {
+// Rotary embedding, but for the factors that a family stores.
+void read_rope(HfKeys& keys, const Family& family) {
   const double theta = keys.rope_number_or("rope_theta", 10000.0);
+  if (!(theta > 1.0 && std::isfinite(static_cast<float>(theta)))) {
+    keys.fail(bad_file("\"rope_theta\" is not a finite 32-bit number above 1"));
+    return;
+  }
   keys.set_number("rope.freq_base", theta);
+  if (family.rope_style == RopeStyle::pairs &&
+      keys.rope_number_or("partial_rotary_factor", 1.0) != 1.0) {
+    keys.fail({Errc::unsupported,
+               "\"partial_rotary_factor\" is not 1: partial rotary embedding "
+               "is not supported in a " +
+                   std::string(family.architecture) + " model"});
+    return;
+  }
   const std::string kind = keys.rope_type();
-  if (kind == "default") return;
+  const bool is_long = kind == "longrope" || kind == "su";
+  if (kind == "default" || (is_long && family.rope_tensors != nullptr)) return;
+  if (kind != "linear" && kind != "llama3" && kind != "yarn") {
+    keys.fail({Errc::unsupported, "rotary scaling '" + kind + "' is not supported in a " +
+                                      std::string(family.architecture) +
+                                      " model; linear, llama3 and yarn are"});
+    return;
+  }
   const double factor = keys.positive_in_rope("factor");
   if (kind == "llama3") {
     const Llama3Scaling values{
@@ -79,12 +109,8 @@ void read_scaling(HfKeys& keys, HfConfig& out) {
       keys.fail(bad_file("high_freq_factor is not above low_freq_factor"));
       return;
     }
-    out.stored_divisors = llama3_divisors(values, static_cast<float>(theta), keys.rotated());
-    return;
-  }
-  if (kind != "linear" && kind != "yarn") {
-    keys.fail({Errc::unsupported,
-               "rotary scaling '" + kind + "' is not supported; linear, llama3 and yarn are"});
+    keys.set_vector("rope_freqs.weight",
+                    llama3_divisors(values, static_cast<float>(theta), keys.rotated()));
     return;
   }
   keys.set_text("rope.scaling.type", kind);
@@ -93,15 +119,21 @@ void read_scaling(HfKeys& keys, HfConfig& out) {
     const double original = keys.positive_in_rope("original_max_position_embeddings");
     keys.set_count("rope.scaling.original_context_length",
                    static_cast<std::uint32_t>(std::min(original, 2147483647.0)));
-    for (const char* other : {"attention_factor", "mscale", "beta_fast", "beta_slow"}) {
-      keys.refuse_in_rope(other);
-    }
+    // GGUF has no keys for them that llama.cpp reads in these families.
+    keys.require_in_rope("beta_fast", 32.0);
+    keys.require_in_rope("beta_slow", 1.0);
+    for (const char* other : {"attention_factor", "mscale"}) keys.refuse_in_rope(other);
   }
 }
 
 // A window that is switched off is in the files of Qwen2 and 3.
 void read_window(HfKeys& keys) {
   const std::uint32_t window = keys.size("sliding_window");
+  if (window == 0 && keys.flag_or("use_sliding_window", false)) {
+    keys.refuse("use_sliding_window",
+                "true without a size: sliding-window attention requires "
+                "\"sliding_window\"");
+  }
   if (window > 0 && keys.flag_or("use_sliding_window", true)) {
     keys.set_count("attention.sliding_window", window);
   }
@@ -125,25 +157,51 @@ Result<std::vector<std::uint32_t>> read_ids(const json& object, const char* key)
   return ids;
 }
 
-Result<HfConfig> parse_config(const json& config) {
-  HfConfig out;
-  const auto architecture = read_architecture(config);
-  if (!architecture) return architecture.error();
-  const auto family = find_hf_family(*architecture);
-  if (!family) return family.error();
-  out.family = *family;
-  HfKeys keys(config, (*family)->architecture, out.metadata);
-  read_sizes(keys);
-  read_scaling(keys, out);
-  read_window(keys);
-  if ((*family)->hf != nullptr) (*family)->hf(keys);
-  out.tied_embeddings = keys.flag_or("tie_word_embeddings", (*family)->hf_tied);
-  if (keys.text_or("hidden_act", "silu") != "silu" && (*family)->hf == nullptr) {
-    keys.fail({Errc::unsupported, "\"hidden_act\" is '" + keys.text_or("hidden_act", "") +
-                                      "'; only silu is supported"});
+// The members of `more` that are not null replace those of `config`.
+void merge(const json& more, json& config) {
+  for (const auto& [key, value] : more.items()) {
+    if (!value.is_null()) config[key] = value;
   }
+}
+
+// The configuration of the language model, with the family's defaults. A model that sees images
+// has it in "text_config".
+json whole_config(const json& file, const Family& family) {
+  json config = json::parse(family.hf_defaults);
+  merge(file, config);
+  const auto text = file.find("text_config");
+  if (text != file.end() && text->is_object()) merge(*text, config);
+  return config;
+}
+
+void check_activation(HfKeys& keys, const Family& family) {
+  for (const char* key : {"hidden_act", "hidden_activation"}) {
+    const std::string name = keys.text_or(key, family.hf_activation);
+    if (name == family.hf_activation) continue;
+    keys.refuse(key, "'" + name + "'; only " + std::string(family.hf_activation) +
+                         " is supported in a " + std::string(family.architecture) + " model");
+  }
+}
+
+Result<HfConfig> parse_config(const json& file, const SafetensorsModel* checkpoint) {
+  HfConfig out;
+  const auto architecture = read_architecture(file);
+  if (!architecture) return architecture.error();
+  const auto found = find_hf_family(*architecture);
+  if (!found) return found.error();
+  const Family& family = **found;
+  out.family = &family;
+  out.has_images = file.contains("vision_config");
+  const json config = whole_config(file, family);
+  HfKeys keys(config, checkpoint, out);
+  read_sizes(keys, std::ranges::find(family.keys, "expert_count") != family.keys.end());
+  read_rope(keys, family);
+  read_window(keys);
+  check_activation(keys, family);
+  if (family.hf != nullptr && !keys.error()) family.hf(keys);
+  out.tied_embeddings = keys.flag_or("tie_word_embeddings", false);
   if (keys.error()) return *keys.error();
-  auto decoder = read_plan(out.metadata.keys(), **family);
+  auto decoder = read_plan(out.metadata.keys(), family);
   if (!decoder) return decoder.error();
   out.decoder = *std::move(decoder);
   out.decoder.vocabulary_count = keys.size("vocab_size");
@@ -158,11 +216,12 @@ Result<HfConfig> parse_config(const json& config) {
 
 }  // namespace
 
-Result<HfConfig> read_hf_config(const std::filesystem::path& directory) {
+Result<HfConfig> read_hf_config(const std::filesystem::path& directory,
+                                const SafetensorsModel* checkpoint) {
   const auto path = directory / "config.json";
   const auto json = read_json_object(path);
   if (!json) return json.error();
-  auto config = parse_config(*json);
+  auto config = parse_config(*json, checkpoint);
   if (!config) return Error{config.error().code, path.string() + ": " + config.error().message};
   // generation_config.json, if present, lists more ids that end an answer.
   const auto generation_path = directory / "generation_config.json";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "shared/model/convert/hf_config.h"
 #include "shared/model/convert/hf_tokenizer.h"
 
 namespace edgedraft {
@@ -22,45 +23,94 @@ void add_config(const std::filesystem::path& directory, const HfConfig& config,
   metadata.set_string("general.name", name);
 }
 
-void add_divisors(const HfConfig& config, ModelPlan& plan) {
-  if (config.stored_divisors.empty()) return;
-  const ByteView bytes = std::as_bytes(std::span(config.stored_divisors));
-  plan.made.emplace_back(bytes.begin(), bytes.end());
-  plan.tensors.push_back({.info = {.name = "rope_freqs.weight",
-                                   .type = DType::f32,
-                                   .dims = {config.stored_divisors.size()}},
-                          .source_type = DType::f32,
-                          .source = plan.made.back()});
+void add_vectors(const HfConfig& config, ModelPlan& plan) {
+  for (const auto& [name, values] : config.vectors) {
+    const ByteView bytes = std::as_bytes(std::span(values));
+    plan.made.emplace_back(bytes.begin(), bytes.end());
+    plan.tensors.push_back({.info = {.name = name, .type = DType::f32, .dims = {values.size()}},
+                            .source_type = DType::f32,
+                            .source = plan.made.back()});
+  }
+}
+
+// Dimensions of one have no meaning: some checkpoints keep a channel of a convolution.
+std::vector<std::uint64_t> without_ones(std::vector<std::uint64_t> shape) {
+  std::erase(shape, 1u);
+  return shape;
+}
+
+// Rows of halves become pairs in each head.
+SourceLayout pairs_layout(std::uint64_t rows, std::uint32_t heads) {
+  if (heads == 0) return {};
+  return {.rows = {.outer = 2, .inner = static_cast<std::uint32_t>(rows / heads / 2)}};
+}
+
+std::string of_expert(std::string_view name, std::uint32_t expert) {
+  std::string text(name);
+  const std::size_t at = text.find('#');
+  return at == std::string::npos ? text : text.replace(at, 1, std::to_string(expert));
+}
+
+// What names of the language model begin with. In models that see images it is a part of them.
+std::string root_of(const SafetensorsModel& checkpoint) {
+  for (const char* root : {"model.language_model.", "language_model.model."}) {
+    if (checkpoint.find(std::string(root) + "embed_tokens.weight") != nullptr) return root;
+  }
+  return "model.";
+}
+
+bool leave_out_images(CheckpointReader& reader) {
+  bool any = false;
+  for (const char* part : {"visual.", "vision_tower.", "multi_modal_projector."}) {
+    any |= reader.leave_out_all(part);
+    any |= reader.leave_out_all("model." + std::string(part));
+  }
+  return any;
 }
 
 }  // namespace
 
+const SafetensorsTensor* CheckpointReader::find(const std::string& name,
+                                                const std::vector<std::uint64_t>& shape) {
+  if (error_) return nullptr;
+  const SafetensorsTensor* const tensor = checkpoint_.find(name);
+  if (tensor == nullptr) {
+    error_ = Error{Errc::bad_file, "the checkpoint lacks the tensor " + name};
+    return nullptr;
+  }
+  if (without_ones(tensor->shape) != without_ones(shape) ||
+      std::find(shape.begin(), shape.end(), 0u) != shape.end()) {
+    error_ = Error{Errc::bad_file, "tensor " + name + " is " + shape_text(tensor->shape) +
+                                       "; the configuration requires " +
+                                       shape_text(without_ones(shape))};
+    return nullptr;
+  }
+  taken_.push_back(name);
+  return tensor;
+}
+
+std::optional<DType> CheckpointReader::weight_type(const std::string& name,
+                                                   const SafetensorsTensor& tensor) {
+  const auto type = tensor.weight_type();
+  if (!type) {
+    error_ = Error{Errc::unsupported, "tensor " + name + " is stored as " + tensor.type +
+                                          "; F32, F16 and BF16 are supported"};
+  }
+  return type;
+}
+
 void CheckpointReader::add(const std::string& from, std::string to,
                            std::vector<std::uint64_t> shape, std::uint32_t pair_heads) {
-  if (error_) return;
-  const SafetensorsTensor* tensor = checkpoint_.find(from);
-  if (tensor == nullptr) {
-    error_ = Error{Errc::bad_file, "the checkpoint lacks the tensor " + from};
-    return;
-  }
-  const auto source_type = tensor->weight_type();
-  if (!source_type) {
-    error_ = Error{Errc::unsupported, "tensor " + from + " is stored as " + tensor->type +
-                                          "; F32, F16 and BF16 are supported"};
-    return;
-  }
-  if (tensor->shape != shape || std::find(shape.begin(), shape.end(), 0u) != shape.end()) {
-    error_ = Error{Errc::bad_file, "tensor " + from + " is " + shape_text(tensor->shape) +
-                                       "; the configuration requires " + shape_text(shape)};
-    return;
-  }
-  taken_.push_back(from);
+  const SafetensorsTensor* const tensor = find(from, shape);
+  if (tensor == nullptr) return;
+  const auto source_type = weight_type(from, *tensor);
+  if (!source_type) return;
   const std::vector<std::uint64_t> dims(shape.rbegin(), shape.rend());
   plan_.tensors.push_back(
       {.info = {.name = std::move(to), .type = stored_type(type_, dims), .dims = dims},
        .source_type = *source_type,
        .source = tensor->bytes,
-       .pair_heads = pair_heads});
+       .layout = pairs_layout(shape[0], pair_heads)});
 }
 
 void CheckpointReader::add_if_there(const std::string& from, std::string to,
@@ -70,20 +120,95 @@ void CheckpointReader::add_if_there(const std::string& from, std::string to,
 
 void CheckpointReader::add_layer(const std::string& from, const std::string& to,
                                  const LayerList& list, RopeStyle style) {
-  std::string_view added;
+  std::vector<std::string_view> added;
   for (const LayerTensor& tensor : list.tensors()) {
-    if (tensor.name == added) continue;  // several parts
-    added = tensor.name;
-    const std::string source = from + std::string(tensor.hf);
-    const std::string name = to + std::string(tensor.name);
-    const std::uint32_t pair_heads = style == RopeStyle::pairs ? tensor.heads : 0;
-    if (tensor.kind == LayerTensor::Kind::matrix) {
-      add(source, name, {tensor.all_rows(), tensor.cols}, pair_heads);
-    } else if (tensor.kind == LayerTensor::Kind::vector) {
-      add(source, name, {tensor.cols}, 0);
-    } else if (pair_heads == 0) {  // biases are not permuted; refuse_others() reports one
-      add_if_there(source, name, {tensor.cols}, 0);
+    if (std::ranges::find(added, tensor.name) != added.end()) continue;  // several parts
+    added.push_back(tensor.name);
+    add_part(tensor, from, to + std::string(tensor.name), style);
+  }
+}
+
+void CheckpointReader::add_part(const LayerTensor& tensor, const std::string& from,
+                                const std::string& to, RopeStyle style) {
+  const auto has = [&](const HfSource& source) {
+    return checkpoint_.find(from + of_expert(source.name, 0)) != nullptr;
+  };
+  const bool is_other = !tensor.hf_else.name.empty() && !has(tensor.hf);
+  const HfSource& source = is_other ? tensor.hf_else : tensor.hf;
+  SourceLayout layout = source.layout;
+  if (style == RopeStyle::pairs && tensor.heads != 0) {
+    layout = pairs_layout(tensor.all_rows(), tensor.heads);
+  }
+  const bool is_matrix = tensor.kind == LayerTensor::Kind::matrix;
+  if (tensor.kind == LayerTensor::Kind::optional_vector) {
+    // Biases are not permuted; refuse_others() reports one.
+    if (!has(source) || layout != SourceLayout{}) return;
+  }
+  const std::uint64_t rows = tensor.all_rows() / tensor.experts;
+  std::vector<std::uint64_t> dims = {tensor.cols};
+  if (tensor.all_rows() > 1) dims.push_back(rows);
+  if (tensor.experts > 1) dims.push_back(tensor.experts);
+  const DType type = is_matrix && !tensor.exact ? stored_type(type_, dims) : DType::f32;
+  PlannedTensor planned{.info = {.name = to, .type = type, .dims = dims},
+                        .layout = layout,
+                        .experts = tensor.experts};
+  const auto stored = [](const SourceOrder& order, std::uint64_t taken) {
+    return order.stored == 0 ? taken : order.stored;
+  };
+  std::vector<std::uint64_t> shape = {stored(layout.rows, rows), stored(layout.cols, tensor.cols)};
+  if (layout.transposed) std::swap(shape[0], shape[1]);
+  if (source.name.find('#') == std::string_view::npos) {
+    shape.insert(shape.begin(), tensor.experts);
+  }
+  add_sources(source, from, shape, planned);
+  if (!error_) plan_.tensors.push_back(std::move(planned));
+}
+
+void CheckpointReader::add_sources(const HfSource& source, const std::string& from,
+                                   const std::vector<std::uint64_t>& shape,
+                                   PlannedTensor& planned) {
+  if (!source.scales.empty()) {
+    constexpr std::uint64_t kBlock = 32;
+    constexpr std::uint64_t kBlockCodes = 16;
+    std::vector<std::uint64_t> blocks = shape;
+    blocks.back() /= kBlock;  // 0 is refused
+    if (shape.back() % kBlock != 0) blocks.back() = 0;
+    const SafetensorsTensor* const scales = find(from + std::string(source.scales), blocks);
+    blocks.push_back(kBlockCodes);
+    const std::string name = from + std::string(source.name);
+    const SafetensorsTensor* const codes = find(name, blocks);
+    if (codes == nullptr || scales == nullptr) return;
+    if (codes->type != "U8" || scales->type != "U8") {
+      error_ = Error{Errc::unsupported, "tensor " + name + " and its scales are stored as " +
+                                            codes->type + " and " + scales->type +
+                                            "; MXFP4 is stored as U8"};
+      return;
     }
+    planned.info.type = planned.source_type = DType::mxfp4;
+    planned.source = codes->bytes;
+    planned.scales = scales->bytes;
+    return;
+  }
+  const bool is_split = source.name.find('#') != std::string_view::npos;
+  for (std::uint32_t e = 0; e < (is_split ? planned.experts : 1); ++e) {
+    const std::string name = from + of_expert(source.name, e);
+    const SafetensorsTensor* const tensor = find(name, shape);
+    if (tensor == nullptr) return;
+    const auto type = weight_type(name, *tensor);
+    if (!type) return;
+    if (e == 0) {
+      planned.source_type = *type;
+      planned.source = tensor->bytes;
+      continue;
+    }
+    if (*type != planned.source_type) {
+      error_ = Error{Errc::unsupported, "tensor " + name + " is stored as " + tensor->type +
+                                            ", the first expert's as " +
+                                            std::string(traits(planned.source_type).name) +
+                                            "; all experts must have one type"};
+      return;
+    }
+    planned.further.push_back(tensor->bytes);
   }
 }
 
@@ -96,6 +221,16 @@ void CheckpointReader::leave_out(const std::string& from, const std::vector<std:
     return;
   }
   taken_.push_back(from);
+}
+
+bool CheckpointReader::leave_out_all(std::string_view from) {
+  const std::size_t before = taken_.size();
+  const auto& tensors = checkpoint_.tensors();
+  for (auto at = tensors.lower_bound(std::string(from));
+       at != tensors.end() && at->first.starts_with(from); ++at) {
+    taken_.push_back(at->first);
+  }
+  return taken_.size() > before;
 }
 
 void CheckpointReader::refuse_others() {
@@ -113,45 +248,56 @@ void CheckpointReader::refuse_others() {
 
 Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType type,
                                 const std::optional<std::string>& pre) {
-  const auto config = read_hf_config(directory);
-  if (!config) return config.error();
   auto checkpoint = SafetensorsModel::open(directory);
+  const auto config = read_hf_config(directory, checkpoint ? &*checkpoint : nullptr);
+  if (!config) return config.error();
   if (!checkpoint) return checkpoint.error();
 
   ModelPlan plan;
   add_config(directory, *config, plan.metadata);
   set_file_type(plan.metadata, type);
 
+  const Family& family = *config->family;
   const DecoderConfig& decoder = config->decoder;
   const std::vector<std::uint64_t> table = {decoder.vocabulary_count, decoder.layer.dim};
+  const std::string root = root_of(*checkpoint);
   CheckpointReader reader(*checkpoint, type, plan);
-  add_divisors(*config, plan);
-  reader.add("model.embed_tokens.weight", "token_embd.weight", table, 0);
+  add_vectors(*config, plan);
+  reader.add(root + "embed_tokens.weight", "token_embd.weight", table, 0);
   for (std::uint32_t i = 0; i < decoder.layer_count && !reader.error(); ++i) {
     const std::string index = std::to_string(i);
     LayerList list;
-    config->family->tensors(decoder.plan(i), list);
-    reader.add_layer("model.layers." + index + ".", "blk." + index + ".", list,
-                     config->family->rope_style);
+    family.tensors(decoder.plan(i), list);
+    reader.add_layer(root + "layers." + index + ".", "blk." + index + ".", list, family.rope_style);
   }
-  reader.add("model.norm.weight", std::string(config->family->output_norm), {decoder.layer.dim}, 0);
+  reader.add(root + std::string(family.hf_output_norm), std::string(family.output_norm),
+             {decoder.layer.dim}, 0);
   // A separately stored head is used, whatever config.json says.
   if (config->tied_embeddings) {
     reader.add_if_there("lm_head.weight", "output.weight", table, 0);
   } else {
     reader.add("lm_head.weight", "output.weight", table, 0);
   }
+  if (family.hf_tensors != nullptr) family.hf_tensors(reader, decoder);
+  const bool had_images = config->has_images && leave_out_images(reader);
   reader.refuse_others();
   if (reader.error()) return *reader.error();
-  if (config->family->hf_norms_plus_one) {
+  if (family.hf_norms_plus_one) {
+    const std::string_view plain = family.hf_plain_norm;
     for (PlannedTensor& tensor : plan.tensors) {
-      if (tensor.info.name.ends_with("norm.weight")) tensor.added = 1.0f;
+      const std::string& name = tensor.info.name;
+      if (!plain.empty() && name.ends_with(plain)) continue;
+      tensor.layout.adds_one = name.ends_with("norm.weight");
     }
   }
   // After the tensors: the embedding confirms the size to which the tokenizer is padded.
   auto notice = add_hf_tokenizer(directory, *config, pre, plan.metadata);
   if (!notice) return notice.error();
   plan.notice = *std::move(notice);
+  if (had_images) {
+    if (!plan.notice.empty()) plan.notice += "\n";
+    plan.notice += "the parts that see images are left out";
+  }
   raise_head(plan);
   plan.checkpoints.push_back(std::move(*checkpoint));
   return plan;

@@ -37,12 +37,23 @@ class CheckpointReader {
                  RopeStyle style);
   // Skips a tensor that another file also has; if present, its shape must be right.
   void leave_out(const std::string& from, const std::vector<std::uint64_t>& shape);
+  // Skips all tensors whose names begin so. Returns whether there are any.
+  bool leave_out_all(std::string_view from);
   // Errors    unsupported: the checkpoint has tensors that were not requested
   void refuse_others();
 
   const std::optional<Error>& error() const { return error_; }
 
  private:
+  void add_part(const LayerTensor& tensor, const std::string& from, const std::string& to,
+                RopeStyle style);
+  // Adds the sources of a part, which are tensors of type U8 or of weights.
+  void add_sources(const HfSource& source, const std::string& from,
+                   const std::vector<std::uint64_t>& shape, PlannedTensor& planned);
+  // A tensor of the shape, but for dimensions of one; null after an error.
+  const SafetensorsTensor* find(const std::string& name, const std::vector<std::uint64_t>& shape);
+  std::optional<DType> weight_type(const std::string& name, const SafetensorsTensor& tensor);
+
   const SafetensorsModel& checkpoint_;
   DType type_;
   ModelPlan& plan_;

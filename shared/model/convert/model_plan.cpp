@@ -1,19 +1,15 @@
 #include "shared/model/convert/model_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "shared/base/progress.h"
+#include "shared/model/convert/source_rows.h"
 
 namespace edgedraft {
 namespace {
 
 constexpr std::size_t kCopyBytes = 4u << 20;  // between two redraws of the progress line
-
-// Row in halves order for row `row` of a head in pairs order.
-std::uint64_t halves_row(std::uint64_t row, std::uint64_t head_dim) {
-  const std::uint64_t within = row % head_dim;
-  return row - within + within / 2 + (within % 2) * (head_dim / 2);
-}
 
 Result<void> copy_bytes(GgufWriter& writer, ByteView bytes, Progress& progress) {
   for (std::size_t at = 0; at < bytes.size(); at += kCopyBytes) {
@@ -25,24 +21,26 @@ Result<void> copy_bytes(GgufWriter& writer, ByteView bytes, Progress& progress) 
 }
 
 Result<void> write_rows(GgufWriter& writer, const PlannedTensor& tensor, Progress& progress) {
-  const std::uint64_t cols = tensor.info.dims[0];
-  const std::uint64_t source_bytes = *row_bytes(tensor.source_type, cols);
-  const std::uint64_t rows = tensor.source.size() / source_bytes;
-  const std::uint64_t head_dim = tensor.pair_heads == 0 ? 0 : rows / tensor.pair_heads;
-  std::vector<float> numbers(cols);
-  Bytes row(*row_bytes(tensor.info.type, cols));
-  for (std::uint64_t r = 0; r < rows; ++r) {
-    const std::uint64_t from = head_dim == 0 ? r : halves_row(r, head_dim);
-    const ByteView source = tensor.source.subspan(from * source_bytes, source_bytes);
-    if (tensor.info.type == tensor.source_type && tensor.added == 0.0f) {
-      std::copy(source.begin(), source.end(), row.begin());
+  const SourceRows source(tensor);
+  const SourceLayout& layout = tensor.layout;
+  const bool is_computed = layout.negative_exponent || layout.adds_one;
+  std::vector<float> numbers(tensor.info.dims[0]);
+  Bytes stored;
+  Bytes row(*row_bytes(tensor.info.type, numbers.size()));
+  for (std::uint64_t r = 0; r < source.count(); ++r) {
+    source.read(r, stored);
+    if (tensor.info.type == tensor.source_type && !is_computed) {
+      row.swap(stored);
     } else {
-      dequantize_row(tensor.source_type, source, numbers);
-      for (float& number : numbers) number += tensor.added;
+      dequantize_row(tensor.source_type, stored, numbers);
+      for (float& number : numbers) {
+        if (layout.negative_exponent) number = -std::exp(number);
+        if (layout.adds_one) number += 1.0f;
+      }
       quantize_row(tensor.info.type, numbers, row);
     }
     if (auto written = writer.write(row); !written) return written.error();
-    progress.advance(source_bytes);
+    progress.advance(row.size());
   }
   return {};
 }
@@ -104,16 +102,14 @@ Result<void> write_model(const ModelPlan& plan, const std::filesystem::path& pat
   std::uint64_t total = 0;
   for (const PlannedTensor& tensor : plan.tensors) {
     infos.push_back(tensor.info);
-    total += tensor.source.size();
+    total += tensor.info.byte_count();
   }
   auto writer = GgufWriter::create(path, plan.metadata, std::move(infos));
   if (!writer) return writer.error();
   Progress progress("writing " + path.filename().string(), total);
   for (const PlannedTensor& tensor : plan.tensors) {
-    const bool unchanged =
-        tensor.info.type == tensor.source_type && tensor.pair_heads == 0 && tensor.added == 0.0f;
-    auto written = unchanged ? copy_bytes(*writer, tensor.source, progress)
-                             : write_rows(*writer, tensor, progress);
+    auto written = tensor.is_as_stored() ? copy_bytes(*writer, tensor.source, progress)
+                                         : write_rows(*writer, tensor, progress);
     if (!written) return written.error();
   }
   return writer->finish();

@@ -8,6 +8,7 @@
 
 #include "shared/base/bytes.h"
 #include "shared/base/error.h"
+#include "shared/model/families/source_layout.h"
 #include "shared/model/gguf.h"
 #include "shared/model/gguf_writer.h"
 #include "shared/model/safetensors.h"
@@ -20,9 +21,15 @@ struct PlannedTensor {
   GgufTensorInfo info;
   DType source_type = DType::f32;
   ByteView source;
-  // Heads whose rows are permuted from RopeStyle::halves to pairs; 0: none.
-  std::uint32_t pair_heads = 0;
-  float added = 0.0f;  // to every element
+  SourceLayout layout = {};
+  std::uint32_t experts = 1;           // matrices of equal shape
+  std::vector<ByteView> further = {};  // all but the first, if each is a source of its own
+  ByteView scales = {};                // of MXFP4's blocks, if the codes are stored alone
+
+  bool is_as_stored() const {
+    return info.type == source_type && layout == SourceLayout{} && further.empty() &&
+           scales.empty();
+  }
 };
 
 // Plan of a GGUF file: everything is collected and checked before the first byte is written.

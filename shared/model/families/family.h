@@ -9,6 +9,7 @@
 
 namespace edgedraft {
 
+class CheckpointReader;
 class GgufFile;
 class HfKeys;
 
@@ -33,8 +34,13 @@ struct Family {
   Result<void> (*rope_tensors)(const GgufFile& file, DecoderConfig& config) = nullptr;
   // Translates the keys of config.json that other families do not have. Null: there are none.
   void (*hf)(HfKeys& keys) = nullptr;
-  bool hf_tied = false;  // whether a config.json that does not say ties the head to the embedding
+  // Adds tensors outside the layers.
+  void (*hf_tensors)(CheckpointReader& reader, const DecoderConfig& config) = nullptr;
+  std::string_view hf_defaults = "{}";  // keys that a config.json may leave out, as JSON
+  std::string_view hf_activation = "silu";
+  std::string_view hf_output_norm = "norm.weight";  // after "model."
   bool hf_norms_plus_one = false;  // whether norms are stored without the 1 that GGUF's include
+  std::string_view hf_plain_norm = {};  // ending of the norm that includes it nonetheless
 };
 
 std::span<const Family* const> families();

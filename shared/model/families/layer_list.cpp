@@ -1,11 +1,15 @@
 #include "shared/model/families/layer_list.h"
 
+#include <algorithm>
+
+#include "shared/base/check.h"
+
 namespace edgedraft {
 
 LayerTensor& LayerList::matrix(std::string_view name, std::string_view hf, Part part,
                                std::uint32_t rows, std::uint32_t cols) {
   return tensors_.emplace_back(
-      LayerTensor{.name = name, .hf = hf, .part = part, .rows = rows, .cols = cols});
+      LayerTensor{.name = name, .hf = {.name = hf}, .part = part, .rows = rows, .cols = cols});
 }
 
 LayerTensor& LayerList::vector(std::string_view name, std::string_view hf, Part part,
@@ -28,6 +32,12 @@ void LayerList::ones(Part part, std::uint32_t cols) {
 
 void LayerList::unused(std::string_view name) {
   vector(name, "", nullptr, 0).kind = LayerTensor::Kind::unused;
+}
+
+LayerTensor& LayerList::of(Part part) {
+  const auto found = std::ranges::find(tensors_, part, &LayerTensor::part);
+  EDGEDRAFT_CHECK(found != tensors_.end());
+  return *found;
 }
 
 void LayerList::attention(const LayerPlan& plan) {
@@ -65,13 +75,25 @@ void LayerList::experts(const LayerPlan& plan) {
   using L = LayerTensors;
   const ExpertShape& shape = plan.experts;
   const std::uint32_t dim = plan.shape.dim;
-  const auto stack = [&](std::string_view name, Part part, std::uint32_t rows, std::uint32_t cols) {
-    matrix(name, "", part, shape.count * rows, cols).experts = shape.count;
+  const std::uint32_t ffn_dim = shape.ffn_dim;
+  const auto stack = [&](std::string_view name, std::string_view hf, HfSource joined, Part part,
+                         std::uint32_t rows, std::uint32_t cols) {
+    LayerTensor& tensor = matrix(name, hf, part, shape.count * rows, cols);
+    tensor.experts = shape.count;
+    tensor.hf_else = joined;
   };
-  matrix("ffn_gate_inp.weight", "", &L::router, shape.count, dim);
-  stack("ffn_gate_exps.weight", &L::experts_gate, shape.ffn_dim, dim);
-  stack("ffn_up_exps.weight", &L::experts_up, shape.ffn_dim, dim);
-  stack("ffn_down_exps.weight", &L::experts_down, dim, shape.ffn_dim);
+  // Newer checkpoints join all experts, and each one's gate and up.
+  const auto half = [&](std::uint32_t first) {
+    return HfSource{.name = "mlp.experts.gate_up_proj",
+                    .layout = {.rows = {.stored = 2 * ffn_dim, .first = first}}};
+  };
+  matrix("ffn_gate_inp.weight", "mlp.gate.weight", &L::router, shape.count, dim).exact = true;
+  stack("ffn_gate_exps.weight", "mlp.experts.#.gate_proj.weight", half(0), &L::experts_gate,
+        ffn_dim, dim);
+  stack("ffn_up_exps.weight", "mlp.experts.#.up_proj.weight", half(ffn_dim), &L::experts_up,
+        ffn_dim, dim);
+  stack("ffn_down_exps.weight", "mlp.experts.#.down_proj.weight", {.name = "mlp.experts.down_proj"},
+        &L::experts_down, dim, ffn_dim);
 }
 
 void LayerList::dense(const LayerPlan& plan) {
@@ -92,7 +114,7 @@ void llama_layer(const LayerPlan& plan, LayerList& list) {
 LayerList drafter_layer(const LayerShape& shape) {
   LayerList list;
   llama_layer({.shape = shape}, list);
-  list.tensors().front().kind = LayerTensor::Kind::optional_vector;  // attn_norm
+  list.of(&LayerTensors::attn_norm).kind = LayerTensor::Kind::optional_vector;
   return list;
 }
 

@@ -6,6 +6,7 @@
 
 #include "shared/model/config.h"
 #include "shared/model/decoder_tensors.h"
+#include "shared/model/families/source_layout.h"
 
 namespace edgedraft {
 
@@ -15,7 +16,7 @@ struct LayerTensor {
   enum class Kind : std::uint8_t { matrix, optional_matrix, vector, optional_vector, ones, unused };
 
   std::string_view name;  // in GGUF, after "blk.N."
-  std::string_view hf;    // in Hugging Face's layout, after "model.layers.N."; empty: not converted
+  HfSource hf;
   TensorView LayerTensors::*part;
   std::uint32_t rows = 1;
   std::uint32_t cols = 0;
@@ -27,6 +28,8 @@ struct LayerTensor {
   std::uint32_t experts = 1;  // TensorView; `rows` counts over all
   // Heads whose rows a converter permutes for RopeStyle::pairs; 0: none.
   std::uint32_t heads = 0;
+  HfSource hf_else = {};  // for checkpoints that lack `hf`
+  bool exact = false;     // converted to f32, whatever the type of the other matrices
 
   std::uint32_t all_rows() const { return stored_rows == 0 ? rows : stored_rows; }
 };
@@ -51,12 +54,13 @@ class LayerList {
   void head_norms(const LayerPlan& plan);
   // The norm before the feed-forward, under the name that most families give it.
   void ffn_norm(const LayerPlan& plan);
-  // Router, gates, ups and downs of experts.
+  // Router, gates, ups and downs of experts, under the names of Qwen's.
   void experts(const LayerPlan& plan);
   // Gate, up and down of a dense feed-forward.
   void dense(const LayerPlan& plan);
 
-  std::vector<LayerTensor>& tensors() { return tensors_; }
+  // The tensor with the part, which must be there.
+  LayerTensor& of(Part part);
   const std::vector<LayerTensor>& tensors() const { return tensors_; }
 
  private:
