@@ -334,7 +334,7 @@ TEST_P(UnsupportedTest, ErrorNamesConstructLineAndRemedy) {
 
 INSTANTIATE_TEST_SUITE_P(
     Constructs, UnsupportedTest,
-    testing::Values(std::pair("{% include 'x' %}", "{% include %}"),
+    ::testing::Values(std::pair("{% include 'x' %}", "{% include %}"),
                     std::pair("{{ strftime_now() }}", "strftime_now()"),
                     std::pair("{{ strftime_now('%500Y') }}", "strftime_now()"),
                     std::pair("{{ messages | wordwrap }}", "'wordwrap'"),

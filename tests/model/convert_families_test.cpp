@@ -1,16 +1,15 @@
 #include <gtest/gtest.h>
-#include <zlib.h>
 
-#include <array>
+#include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include "shared/model/convert/convert.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/gguf.h"
 #include "tests/model/hf_family.h"
 #include "tests/support/expect.h"
-#include "tests/support/fixtures.h"
+#include "tests/support/family_files.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {
@@ -18,19 +17,6 @@ namespace {
 using test::HfCheckpoint;
 using test::HfVariant;
 using test::TemporaryDirectory;
-
-Bytes unzipped_model(const std::string& family) {
-  const auto path = test::kFixtures.parent_path() / "families" / (family + ".gguf.gz");
-  const gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr) throw std::runtime_error("cannot open " + path.string());
-  Bytes bytes;
-  std::array<std::byte, 1u << 16> part;
-  for (int count = 0; (count = gzread(file, part.data(), part.size())) > 0;) {
-    bytes.insert(bytes.end(), part.begin(), part.begin() + count);
-  }
-  gzclose(file);
-  return bytes;
-}
 
 std::vector<float> numbers_of(const GgufTensor& tensor) {
   std::vector<float> numbers(tensor.rows() * tensor.cols());
@@ -103,7 +89,7 @@ class FamilyFixture : public ::testing::Test {
  protected:
   explicit FamilyFixture(HfVariant variant)
       : variant_(std::move(variant)),
-        bytes_(unzipped_model(variant_.family)),
+        bytes_(testing::unzipped(testing::kFamilies / (variant_.family + ".gguf.gz"))),
         expected_(GgufFile::parse(bytes_).value()),
         source_(test::hf_checkpoint_of(expected_, variant_)) {}
 
@@ -141,7 +127,7 @@ TEST_P(ConvertFamiliesTest, RestoresModel) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, ConvertFamiliesTest,
-    testing::Values(
+    ::testing::Values(
         HfVariant{.family = "llama-yarn"}, HfVariant{.family = "qwen3"},
         HfVariant{.family = "smollm3"}, HfVariant{.family = "gemma3"},
         HfVariant{.family = "gemma3", .newer_keys = true}, HfVariant{.family = "qwen3moe"},

@@ -107,8 +107,8 @@ TEST_P(TypeTest, StoresMatricesInTypeAndVectorsInF32) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, TypeTest,
-                         testing::Values(DType::f32, DType::f16, DType::bf16, DType::q8_0,
-                                         DType::q4_0),
+                         ::testing::Values(DType::f32, DType::f16, DType::bf16, DType::q8_0,
+                                           DType::q4_0),
                          [](const auto& type) { return std::string(traits(type.param).name); });
 
 TEST_F(ConvertTest, ReadsHalfPrecisionCheckpoints) {
@@ -153,7 +153,7 @@ TEST_P(LargeBlockTest, FallsBackToQ8ForNarrowRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, LargeBlockTest,
-                         testing::Values(DType::q4_k, DType::q5_k, DType::q6_k),
+                         ::testing::Values(DType::q4_k, DType::q5_k, DType::q6_k),
                          [](const auto& type) { return std::string(traits(type.param).name); });
 
 TEST_F(ConvertTest, TiedEmbeddingKeepsMoreBits) {

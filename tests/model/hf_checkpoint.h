@@ -1,8 +1,9 @@
 #pragma once
 
-#include <cstring>
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>

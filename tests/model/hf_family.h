@@ -1,8 +1,6 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 
 #include "shared/model/gguf.h"
 #include "tests/model/hf_checkpoint.h"

@@ -1,12 +1,17 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "shared/base/error.h"
 #include "shared/model/config.h"
 #include "shared/model/convert/model_plan.h"
 #include "shared/model/families/layer_list.h"
+#include "shared/model/families/source_layout.h"
 #include "shared/model/safetensors.h"
 #include "shared/tensor/dtype.h"
 
