@@ -489,8 +489,6 @@ class Backend {
   virtual bool takes_cache_type(DType type) const { return is_cache_type(type); }
   // Widest head that attention takes.
   virtual std::uint32_t head_dim_max() const { return kHeadDimMax; }
-  // True if weights may be stacks of experts, and for the operations on them.
-  virtual bool takes_experts() const { return true; }
   // Type of drafters' keys and values.
   virtual DType drafter_cache_type() const { return DType::f32; }
 
@@ -549,7 +547,6 @@ class Backend {
   virtual void soft_cap(const SoftCapOp& op) = 0;
   virtual void convolve(const ConvolutionOp& op) = 0;
   virtual void delta_rule(const DeltaRuleOp& op) = 0;
-  // Requires  takes_experts()
   virtual void route(const RouteOp& op) = 0;
   virtual void expert_matmul(const ExpertMatmulOp& op) = 0;
   virtual void mix(const MixOp& op) = 0;

@@ -75,7 +75,6 @@ class FailingBackend final : public Backend {
   bool takes_pages() const override { return inner_->takes_pages(); }
   std::uint32_t head_dim_max() const override { return inner_->head_dim_max(); }
   bool takes_cache_type(DType type) const override { return inner_->takes_cache_type(type); }
-  bool takes_experts() const override { return inner_->takes_experts(); }
   DType drafter_cache_type() const override { return inner_->drafter_cache_type(); }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override {
     count(Operation::allocate);
