@@ -443,7 +443,8 @@ struct ArgmaxOp {
 // Chooses experts per row: experts[r,u] is the index of the u-th largest logit, as a number, ties
 // to the lowest index. weights[r] is the softmax over the chosen logits: softmax over all, divided
 // by the sum of the chosen, is the same. A lower bound of 2^-14 on that sum never applies, as the
-// sum is at least used / experts. Shapes    logits [rows, experts]; experts, weights [rows, used]
+// sum is at least used / experts.
+// Shapes    logits [rows, experts]; experts, weights [rows, used]
 // Requires  1 <= used <= min(experts, kExpertsUsedMax); experts <= kExpertsMax
 // NaN sorts lowest and makes the row's weights NaN if chosen.
 struct RouteOp {

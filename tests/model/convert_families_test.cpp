@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "shared/model/convert/convert.h"
 #include "shared/model/decoder_tensors.h"
+#include "shared/model/families/family.h"
 #include "shared/model/gguf.h"
+#include "shared/model/gguf_writer.h"
 #include "tests/model/hf_family.h"
 #include "tests/support/expect.h"
 #include "tests/support/family_files.h"
@@ -200,6 +205,25 @@ TEST_F(ConvertGemma3Test, KeepsOwnScale) {
   ASSERT_TRUE(convert());
   const GgufFile file = GgufFile::open(output_ / "m.gguf").value();
   EXPECT_FLOAT_EQ(read_decoder_config(file)->plan(0).attention_scale, 0.1f);
+}
+
+// Files of the 27 B model have no key for its scale: width 5376, 32 heads of 128.
+TEST(Gemma3PlanTest, ScalesLargestModelByWidthPerHead) {
+  GgufMetadata metadata;
+  for (const auto& [key, value] :
+       {std::pair("block_count", 62u), std::pair("context_length", 131072u),
+        std::pair("embedding_length", 5376u), std::pair("feed_forward_length", 21504u),
+        std::pair("attention.head_count", 32u), std::pair("attention.head_count_kv", 16u),
+        std::pair("attention.key_length", 128u), std::pair("attention.value_length", 128u),
+        std::pair("attention.sliding_window", 1024u)}) {
+    metadata.set_u32(std::string("gemma3.") + key, value);
+  }
+  metadata.set_f32("gemma3.attention.layer_norm_rms_epsilon", 1e-6f);
+  const Family& family = **find_family("gemma3");
+  EXPECT_FLOAT_EQ(read_plan(metadata.keys(), family)->plan(0).attention_scale,
+                  1.0f / std::sqrt(168.0f));
+  metadata.set_u32("gemma3.block_count", 48);
+  EXPECT_EQ(read_plan(metadata.keys(), family)->plan(0).attention_scale, 0.0f) << "by head size";
 }
 
 class ConvertPhi3Test : public FamilyFixture {

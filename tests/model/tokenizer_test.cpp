@@ -285,14 +285,14 @@ TEST_P(RoundTripTest, RestoresText) {
 
 INSTANTIATE_TEST_SUITE_P(OddTexts, RoundTripTest,
                          ::testing::Values("", " ", "  ", "\n", "\t\r\n ", "the cat", " the  cat ",
-                                         "ünï çödé", "日本語", "👩‍👩‍👧 🇩🇪",
-                                         "e\xCC\x81", std::string("a\0b", 3), "\x7F\x01", "<0x0A>",
-                                         "<s",
-                                         "\xEF\xBB\xBF"
-                                         "bom",
-                                         "٠١٢ \xE2\x80\xAE"
-                                         "rtl",
-                                         "�"));
+                                           "ünï çödé", "日本語", "👩‍👩‍👧 🇩🇪",
+                                           "e\xCC\x81", std::string("a\0b", 3), "\x7F\x01",
+                                           "<0x0A>", "<s",
+                                           "\xEF\xBB\xBF"
+                                           "bom",
+                                           "٠١٢ \xE2\x80\xAE"
+                                           "rtl",
+                                           "�"));
 
 TEST_F(TokenizerTest, RoundTripsRandomTexts) {
   Random random(20260101);

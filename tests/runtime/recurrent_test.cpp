@@ -161,17 +161,17 @@ TEST_P(RecurrentTest, SequencesGiveSameBytesTogetherAndAlone) {
       const Rows grown = {kNoParent, kNoParent, kNoParent, 0, 3, 1, 5, 2, kNoParent};
       if (call == 0) {
         return std::vector<CallPart>{{memory[0], counted(0, 9), random_parents(1, 8), 1},
-                                 {memory[1], counted(9, 30), {}, 30},
-                                 {memory[2], counted(2, 3), Rows(3, kNoParent)}};
+                                     {memory[1], counted(9, 30), {}, 30},
+                                     {memory[2], counted(2, 3), Rows(3, kNoParent)}};
       }
       if (call == 1) {
         return std::vector<CallPart>{{memory[2], counted(5, 6), grown, 0, {}, 3},
-                                 {memory[3], counted(50, 1), {}, 1},
-                                 {memory[0], {}, {}, 0, {1}},
-                                 {memory[1], counted(20, 5), random_parents(3, 5)}};
+                                     {memory[3], counted(50, 1), {}, 1},
+                                     {memory[0], {}, {}, 0, {1}},
+                                     {memory[1], counted(20, 5), random_parents(3, 5)}};
       }
       return std::vector<CallPart>{{memory[1], counted(7, 2), {}, 2},
-                               {memory[2], counted(11, 6), random_parents(2, 4), 2, {1, 5, 6}}};
+                                   {memory[2], counted(11, 6), random_parents(2, 4), 2, {1, 5, 6}}};
     };
     for (const int call : {0, 1, 2}) {
       const Floats results = operation->run(parts_of(together, call));
@@ -206,7 +206,8 @@ TEST_P(RecurrentTest, AgreesWithReference) {
     const auto run = [&](const Rows& tokens, const Rows& parents, std::uint32_t settled,
                          const Rows& pending, std::uint32_t first = 0) {
       compare(tested[i]->run(CallPart{memory, tokens, parents, settled, pending, first}),
-              expected[i]->run(CallPart{exact, tokens, parents, settled, pending, first}), "result");
+              expected[i]->run(CallPart{exact, tokens, parents, settled, pending, first}),
+              "result");
       compare(memory.state_values(), exact.state_values(), "state");
       const auto kept = static_cast<std::uint32_t>(parents.size());
       compare(memory.kept_values(0, kept), exact.kept_values(0, kept), "kept");
