@@ -164,7 +164,7 @@ std::string pair_text(const ModelPair& pair) {
     case ModelPair::State::ready:
       return files + "made for it";
     case ModelPair::State::convertible:
-      return files + "has its tokenizer; make an independent drafter of it with\n    " +
+      return files + "has its tokenizer; make a drafter of it with\n    " +
              convert_command(pair);
     case ModelPair::State::mismatch:
       break;

@@ -105,7 +105,7 @@ Result<void> takes_target(const DecoderConfig& target) {
   return Error{
       Errc::unsupported,
       "this kind of drafter reads keys and values of Llama's layers, and the target is a " +
-          target.architecture + "; use an independent model or --drafter ngram"};
+          target.architecture + "; `edgedraft models` lists the kinds that fit"};
 }
 
 Result<void> add_moa(const CheckpointInput& input, ModelPlan& plan) {
