@@ -164,8 +164,7 @@ std::string pair_text(const ModelPair& pair) {
     case ModelPair::State::ready:
       return files + "made for it";
     case ModelPair::State::convertible:
-      return files + "has its tokenizer; make a drafter of it with\n    " +
-             convert_command(pair);
+      return files + "has its tokenizer; make a drafter of it with\n    " + convert_command(pair);
     case ModelPair::State::mismatch:
       break;
   }
