@@ -13,7 +13,7 @@ namespace {
 using shaders::Shader;
 
 static_assert(kNoParent == shaders::kNoRow && kMaskRowsMax == shaders::kRecurrentRowsMax);
-static_assert(kConvolutionTapsMax == shaders::kConvolutionTapsMax);
+static_assert(kTapsMax == shaders::kConvolutionTapsMax);
 
 // Settled rows take the words of parents, and pending rows are padded to the next multiple, so that
 // most calls of a shape have their arguments at the same places and run a recording again.

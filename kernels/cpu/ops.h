@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shared/tensor/activation.h"
 #include "shared/tensor/element_type.h"
 
 // CPU form of each operation of shared/runtime/backend.h, which has the formulas; takes raw

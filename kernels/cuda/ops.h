@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shared/tensor/activation.h"
 #include "shared/tensor/element_type.h"
 
 // CUDA form of each operation of shared/runtime/backend.h, which has the formulas: device pointers

@@ -7,7 +7,7 @@
 namespace edgedraft::server {
 
 static_assert(kNoParent == cuda::kNoRow && kMaskRowsMax == cuda::kRecurrentRowsMax);
-static_assert(kConvolutionTapsMax == cuda::kConvolutionTapsMax);
+static_assert(kTapsMax == cuda::kConvolutionTapsMax);
 
 cuda::RecurrentCall CudaRecurrent::upload(std::span<const RecurrentRows> sequences) {
   // Owners of all rows, then each sequence's parents and pending rows.

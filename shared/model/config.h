@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "shared/tensor/activation.h"
+#include "shared/tensor/element_type.h"
 
 namespace edgedraft {
 
@@ -59,7 +59,7 @@ struct RopeConfig {
   }
 };
 
-// What mixes the positions of a sequence.
+// The part of a layer that mixes the positions of a sequence.
 enum class Mixer : std::uint8_t {
   attention,
   delta_rule,   // a gated delta net: causal convolution, then a state per head

@@ -10,8 +10,8 @@
 
 #include "shared/model/config.h"
 #include "shared/runtime/memory_meter.h"
-#include "shared/tensor/activation.h"
 #include "shared/tensor/dtype.h"
+#include "shared/tensor/element_type.h"
 
 // Operator contracts. Layers are written once on top of them; tests/support/reference_backend.h is
 // their executable specification.
@@ -349,9 +349,6 @@ struct GroupMeanOp {
 
 // Parent of the first row of a path: the sequence's state itself.
 inline constexpr std::uint32_t kNoParent = 0xFFFFFFFF;
-// Limits of the recurrent operations below, which check_op enforces.
-inline constexpr std::uint32_t kConvolutionTapsMax = 8;
-inline constexpr std::uint32_t kDeltaRuleDimMax = 256;
 
 // Rows of one sequence in a recurrent operation. The state belongs to the settled positions. Rows
 // of a draft leave it unchanged; `kept` has the inputs that rebuild their states. A draft's tree
@@ -386,7 +383,7 @@ struct RecurrentRows {
 // Source    Gulati et al. 2020 (depthwise); Qwen3-Next and LFM2 use it before mixing
 // Shapes    x, y [rows, cols], y not x; weight [cols, taps] f32; state [taps - 1, cols], inputs of
 //           the last settled positions, oldest first; kept columns = cols, the inputs
-// Requires  1 < taps <= kConvolutionTapsMax; activation silu or identity
+// Requires  1 < taps <= kTapsMax; activation silu or identity
 struct ConvolutionOp {
   Matrix x;
   Weight weight;
@@ -405,7 +402,7 @@ struct ConvolutionOp {
 //           dim], not qkv; state [value_heads * dim, dim]: M per value head, one row per key
 //           index; kept columns = (key_heads + value_heads) * dim + 2 * value_heads: divided k, v,
 //           g, b
-// Requires  dim <= kDeltaRuleDimMax; key_heads divides value_heads
+// Requires  dim <= kDeltaDimMax; key_heads divides value_heads
 struct DeltaRuleOp {
   Matrix qkv;
   Matrix alpha;

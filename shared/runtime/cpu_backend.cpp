@@ -274,7 +274,7 @@ class CpuBackend final : public HostBackend {
 
   void convolve(const ConvolutionOp& op) override {
     check_op(op);
-    static_assert(kConvolutionTapsMax == cpu::kConvolutionTapsMax);
+    static_assert(kTapsMax == cpu::kConvolutionTapsMax);
     const std::size_t folded = recurrent(op.sequences);
     const cpu::ConvolutionArgs args{.x = const_rows(op.x),
                                     .weight = f32_data(op.weight),

@@ -231,13 +231,13 @@ void check_op(const ConvolutionOp& op) {
   const std::uint32_t taps = op.weight.cols;
   EDGEDRAFT_CHECK(same_shape(op.x, op.y) && !same_start(op.x, op.y));
   EDGEDRAFT_CHECK(op.weight.rows == op.x.cols);
-  EDGEDRAFT_CHECK(taps > 1 && taps <= kConvolutionTapsMax);
+  EDGEDRAFT_CHECK(taps > 1 && taps <= kTapsMax);
   EDGEDRAFT_CHECK(op.activation == Activation::silu || op.activation == Activation::identity);
   check_recurrent(op.sequences, op.x.rows, taps - 1, op.x.cols, op.x.cols);
 }
 
 void check_op(const DeltaRuleOp& op) {
-  EDGEDRAFT_CHECK(op.dim > 0 && op.dim <= kDeltaRuleDimMax);
+  EDGEDRAFT_CHECK(op.dim > 0 && op.dim <= kDeltaDimMax);
   EDGEDRAFT_CHECK(op.key_heads > 0 && op.value_heads > 0);
   EDGEDRAFT_CHECK(op.value_heads % op.key_heads == 0);
   EDGEDRAFT_CHECK(op.qkv.cols == 2 * op.key_cols() + op.value_cols());

@@ -8,8 +8,8 @@
 #define EDGEDRAFT_HOST_DEVICE
 #endif
 
-// List of element types for files, backends and kernels. nvcc compiles it too, so it includes
-// nothing of ours and keeps to C++17.
+// Lists that files, backends and kernels share: element types, and activations at the end. nvcc
+// compiles them too, so this header includes nothing of ours and keeps to C++17.
 namespace edgedraft {
 
 // Element types of stored weights. Keys and values are f32, f16 or bf16; activations are always
@@ -144,5 +144,14 @@ EDGEDRAFT_HOST_DEVICE constexpr CodeTable code_table(DType type) {
 EDGEDRAFT_HOST_DEVICE constexpr std::uint32_t coded_block_bytes(DType type) {
   return traits(type).block_count == 32 ? 18 : 146;
 }
+
+// Function of a gate before it multiplies (GateOp in shared/runtime/backend.h).
+enum class Activation : std::uint8_t {
+  silu,      // g / (1 + e^-g)
+  gelu,      // the tanh form
+  clamped,   // gpt-oss: limits both factors
+  sigmoid,   // 1 / (1 + e^-g)
+  identity,  // g
+};
 
 }  // namespace edgedraft
