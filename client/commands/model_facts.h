@@ -17,7 +17,7 @@
 
 namespace edgedraft::client {
 
-// What a report assumes of a server or device.
+// Options that a report computes memory for.
 struct ModelUse {
   std::optional<std::uint32_t> context_count;  // absent: the model's, at most kReportedContextMax
   std::uint32_t sessions = 1;                  // of a target, or conversations of a drafter
@@ -47,7 +47,7 @@ struct PossibleDrafter {
   std::string reason;  // empty: one can be made
 };
 
-// What a GGUF file is. Texts of the file may hold any bytes.
+// Description of a GGUF file. The file's texts may hold any bytes.
 struct ModelFacts {
   std::string name;
   std::string architecture;       // empty: missing

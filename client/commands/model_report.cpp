@@ -53,7 +53,7 @@ std::string digest_text(const std::optional<Digest>& digest) {
   return digest ? to_hex(*digest) : std::string();
 }
 
-// What happens on each backend, if the model runs.
+// Says for each backend whether it runs the model.
 struct BackendLine {
   const char* name;
   const char* side;

@@ -118,7 +118,7 @@ Result<void> add_eagle(const CheckpointInput& input, ModelPlan& plan) {
   if (!with_bias) return with_bias.error();
 
   if (auto added = add_metadata(input, *shape, plan.metadata); !added) return added.error();
-  // Those of a head that rotates in part do not fit the drafter's.
+  // The drafter rotates whole heads, so it cannot use divisors of a target that rotates a part.
   if (target.rope.rotated_of(shape->heads.head_dim) == shape->heads.head_dim) {
     add_divisors(target.rope, "layer.", plan);
   }

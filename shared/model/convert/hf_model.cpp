@@ -51,7 +51,7 @@ std::string of_expert(std::string_view name, std::uint32_t expert) {
   return at == std::string::npos ? text : text.replace(at, 1, std::to_string(expert));
 }
 
-// What names of the language model begin with. In models that see images it is a part of them.
+// Prefix of the language model's names. A model that sees images has the language model as a part.
 std::string root_of(const SafetensorsModel& checkpoint) {
   for (const char* root : {"model.language_model.", "language_model.model."}) {
     if (checkpoint.find(std::string(root) + "embed_tokens.weight") != nullptr) return root;

@@ -21,7 +21,7 @@ struct LayerTensor {
   std::uint32_t rows = 1;
   std::uint32_t cols = 0;
   Kind kind = Kind::matrix;
-  // Of a tensor that holds several parts: its rows and the part's first one.
+  // A tensor may hold several parts. These are its rows and the part's first row.
   std::uint32_t stored_rows = 0;  // 0: `rows`
   std::uint32_t first_row = 0;
   std::uint32_t group = 0;    // TensorView

@@ -5,7 +5,7 @@
 
 namespace edgedraft {
 
-// What Qwen3.5 and its version with experts share: everything but the feed-forward.
+// Functions that Qwen3.5 and its version with experts share: they differ in the feed-forward.
 void plan_hybrid(PlanKeys& keys, DecoderConfig& config);
 void hybrid_mixer(const LayerPlan& plan, LayerList& list);
 void hybrid_hf(HfKeys& keys);
