@@ -184,6 +184,28 @@ TEST_P(FamilyTest, ContinuesSharedPagesWithTheSameBits) {
   }
 }
 
+// To a saved state of recurrent layers, and to the start.
+TEST_P(FamilyTest, GoesBackAndOnWithTheSameBits) {
+  const Golden golden = goldens_of(GetParam().model).at(1);
+  const auto ids = std::span(golden.ids).first(is_slow() ? 12 : golden.ids.size());
+  const auto half = static_cast<std::uint32_t>(ids.size() / 2);
+  FamilyModel tiny = model(golden.context, Weights::as_stored);
+  Decoder& decoder = tiny.decoder();
+  KvCache cache = decoder.make_cache();
+  decoder.append(cache, ids.first(half));
+  if (cache.recurrent() != nullptr) cache.recurrent()->save();
+  const Floats expected = logits(decoder, decoder.append(cache, ids.subspan(half)) - 1);
+  for (const std::uint32_t length : {half + 1, 1u}) {
+    cache.set_length(length);
+    EXPECT_LE(cache.length(), length);
+    if (length > half) {
+      EXPECT_GE(cache.length(), half - 1) << "the copy is used";
+    }
+    const std::uint32_t rows = decoder.append(cache, ids.subspan(cache.length()));
+    EXPECT_EQ(logits(decoder, rows - 1), expected) << "back to " << length;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, FamilyTest, ::testing::ValuesIn(cases()), case_name);
 
 }  // namespace
