@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/commands/terminal_conversation.h"
+#include "client/serve/text/thoughts.h"
 #include "shared/base/ascii.h"
 #include "shared/base/printable.h"
 #include "shared/program/interrupt.h"
@@ -107,7 +108,7 @@ class Chat {
       return {};
     }
     if (is_cut_by_reader(*report)) end_by_closed_pipe();
-    messages_.push_back({.role = "assistant", .content = report->text});
+    messages_.push_back({.role = "assistant", .content = std::string(content_of(report->text))});
     answers_.push_back(report->stats);
     may_settle_ = true;
     tell(*report);
@@ -135,7 +136,7 @@ class Chat {
     if (!*report) return {};
     answers_.back() = (*report)->stats;
     if (!messages_.empty() && messages_.back().role == "assistant") {
-      messages_.back().content = (*report)->text;
+      messages_.back().content = content_of((*report)->text);
     }
     tell(**report);
     return {};

@@ -380,11 +380,30 @@ TEST_F(ThoughtsTest, SeparatesThoughtFromAnswer) {
            Case{"<thin", Thoughts::maybe, "", "<thin"},
            Case{"It is 4. <think>no</think>", Thoughts::maybe, "", "It is 4. <think>no</think>"},
            Case{"<think>a</think>b", Thoughts::none, "", "<think>a</think>b"},
+           Case{"<|channel|>analysis<|message|>Two and two.<|end|>"
+                "<|start|>assistant<|channel|>final<|message|>It is 4.",
+                Thoughts::maybe, "Two and two.", "It is 4."},
+           Case{"<|channel|>final<|message|>It is 4.", Thoughts::maybe, "", "It is 4."},
+           Case{"<|channel|>analysis<|message|>and on and on<|en", Thoughts::maybe,
+                "and on and on<|en", ""},
+           Case{"<|channel|>analysis<|message|>and on.<|end|><|start|>", Thoughts::maybe, "and on.",
+                ""},
+           Case{"<|chan", Thoughts::maybe, "", "<|chan"},
        }) {
     const Shown shown = show(thinker(c.thoughts), c.all);
     EXPECT_EQ(shown.thought, c.thought) << c.all;
     EXPECT_EQ(shown.text, c.text) << c.all;
   }
+}
+
+// A chat template refuses an earlier answer with channels in it.
+TEST(ContentTest, IsTheFinalChannel) {
+  EXPECT_EQ(content_of("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+                       "<|channel|>final<|message|>It is 4."),
+            "It is 4.");
+  EXPECT_EQ(content_of("<|channel|>analysis<|message|>Hm."), "");
+  EXPECT_EQ(content_of("<think>Hm.</think>4"), "<think>Hm.</think>4");
+  EXPECT_EQ(content_of("A <|channel|> is a mark."), "A <|channel|> is a mark.");
 }
 
 // The withdrawal precedes any other piece.

@@ -8,7 +8,8 @@ namespace edgedraft::client {
 // End of a thought.
 inline constexpr std::string_view kThoughtEnd = "</think>";
 
-// Thoughts of models that write them first: "<think>...</think>" before the answer itself.
+// Thoughts of models that write them first: "<think>...</think>" before the answer itself, or
+// messages of other channels before that of the channel "final".
 enum class Thoughts : unsigned char {
   none,   // the text has no thoughts
   maybe,  // it may begin with one
@@ -27,5 +28,9 @@ struct SplitText {
 
 // `whole`: the text is complete. Requires  thoughts != Thoughts::none
 SplitText split_thoughts(std::string_view text, Thoughts thoughts, bool whole);
+
+// What a chat template takes as the content of an answer: templates drop "<think>" themselves, but
+// refuse channels.
+std::string_view content_of(std::string_view text);
 
 }  // namespace edgedraft::client
