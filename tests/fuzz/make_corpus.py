@@ -146,7 +146,7 @@ def value(item) -> bytes:
 
 
 def gguf(metadata: dict, tensors: dict) -> bytes:
-    """Tensors by name: dimensions, innermost first; float32, counting up.
+    """Tensors by name: dimensions, innermost first; float32, counting up from 0.25.
 
     A pair of ggml's number of a quantised type and dimensions gives blocks of zeros.
     """
@@ -163,7 +163,7 @@ def gguf(metadata: dict, tensors: dict) -> bytes:
         for dim in dims:
             count *= dim
         if kind == 0:
-            data += struct.pack(f"<{count}f", *(0.25 * i for i in range(count)))
+            data += struct.pack(f"<{count}f", *(0.25 * (i + 1) for i in range(count)))
         else:
             elements, size = BLOCKS[kind]
             data += bytes(count // elements * size)
@@ -242,6 +242,8 @@ def make_gguf() -> None:
     tensors = {f"t{kind}": (kind, [elements, 2]) for kind, (elements, _) in BLOCKS.items()}
     write("gguf", "blocks", gguf({"general.architecture": "llama", "split.count": 1}, tensors))
 
+    make_families()
+
     moa = {
         "general.architecture": "edgedraft-moa",
         "edgedraft.tli": 1,
@@ -274,6 +276,122 @@ def make_gguf() -> None:
     for prefix in ("sa.", "ca.", "lsa.", "tli.0."):
         tensors.update(layer(prefix, 4, 4, 2, 6))
     write("gguf", "moa", gguf(moa, tensors))
+
+
+def family(name: str, dim: int, keys: dict, layers: list) -> None:
+    """Seed of an architecture whose layers have these tensors."""
+    keys = {
+        "block_count": len(layers),
+        "context_length": 16,
+        "embedding_length": dim,
+        "attention.head_count": 2,
+        "attention.head_count_kv": 1,
+        "attention.key_length": 4,
+        "attention.value_length": 4,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        **keys,
+    }
+    metadata = {f"{name}.{key}": item for key, item in keys.items()}
+    tensors = {"token_embd.weight": [dim, 8], "output_norm.weight": [dim]}
+    for i, parts in enumerate(layers):
+        tensors.update({f"blk.{i}.{part}": dims for part, dims in parts.items()})
+    write("gguf", name, gguf({"general.architecture": name, **metadata, **TOKENIZER}, tensors))
+
+
+def experts(dim: int, ffn: int, count: int, kind: int) -> dict:
+    return {
+        "ffn_gate_inp.weight": [dim, count],
+        "ffn_gate_exps.weight": (kind, [dim, ffn, count]),
+        "ffn_up_exps.weight": (kind, [dim, ffn, count]),
+        "ffn_down_exps.weight": (kind, [ffn, dim, count]),
+    }
+
+
+def attention(dim: int, query: int, kv: int) -> dict:
+    return {
+        "attn_norm.weight": [dim],
+        "attn_q.weight": [dim, query],
+        "attn_k.weight": [dim, kv],
+        "attn_v.weight": [dim, kv],
+        "post_attention_norm.weight": [dim],
+    }
+
+
+def make_families() -> None:
+    mixture = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 32}
+    feed_forward = {
+        **experts(8, 32, 4, 0),
+        "ffn_gate_inp_shexp.weight": [8],
+        "ffn_gate_shexp.weight": [8, 6],
+        "ffn_up_shexp.weight": [8, 6],
+        "ffn_down_shexp.weight": [6, 8],
+    }
+    delta = {
+        "attn_norm.weight": [8],
+        "post_attention_norm.weight": [8],
+        "attn_qkv.weight": [8, 16],
+        "attn_gate.weight": [8, 8],
+        "ssm_conv1d.weight": [4, 16],
+        "ssm_dt.bias": [2],
+        "ssm_a": [2],
+        "ssm_beta.weight": [8, 2],
+        "ssm_alpha.weight": [8, 2],
+        "ssm_norm.weight": [4],
+        "ssm_out.weight": [8, 8],
+    }
+    full = {
+        **attention(8, 16, 4),
+        "attn_output.weight": [8, 8],
+        "attn_q_norm.weight": [4],
+        "attn_k_norm.weight": [4],
+    }
+    family(
+        "qwen35moe",
+        8,
+        {
+            **mixture,
+            "rope.dimension_count": 2,
+            "ssm.conv_kernel": 4,
+            "ssm.state_size": 4,
+            "ssm.group_count": 1,
+            "ssm.time_step_rank": 2,
+            "ssm.inner_size": 8,
+            "full_attention_interval": 2,
+            "expert_shared_feed_forward_length": 6,
+        },
+        [{**delta, **feed_forward}, {**full, **feed_forward}],
+    )
+    biases = {
+        "attn_q.bias": [8],
+        "attn_k.bias": [4],
+        "attn_v.bias": [4],
+        "attn_output.bias": [32],
+        "ffn_gate_inp.bias": [4],
+        "ffn_gate_exps.bias": [32, 4],
+        "ffn_up_exps.bias": [32, 4],
+        "ffn_down_exps.bias": [32, 4],
+    }
+    family(
+        "gpt-oss",
+        32,
+        {
+            **mixture,
+            "feed_forward_length": 32,
+            "attention.sliding_window": 4,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 8.0,
+            "rope.scaling.original_context_length": 8,
+        },
+        [
+            {
+                **attention(32, 8, 4),
+                "attn_output.weight": [8, 32],
+                "attn_sinks.weight": [2],
+                **experts(32, 32, 4, 39),
+                **biases,
+            }
+        ],
+    )
 
 
 def safetensors(entries: dict, data: bytes) -> bytes:
