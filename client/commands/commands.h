@@ -16,7 +16,8 @@ namespace edgedraft::client {
 struct RunOptions {
   OptionValues answer;
   std::optional<std::string> prompt;
-  std::filesystem::path file;  // "-": standard input
+  std::filesystem::path file;        // "-": standard input
+  std::filesystem::path prediction;  // empty: none
 };
 
 void declare_run(CLI::App& app, RunOptions& options);

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <vector>
 
 #include "client/commands/terminal_conversation.h"
 #include "shared/base/text_file.h"
@@ -27,6 +28,16 @@ Result<std::string> read_prompt(const RunOptions& options) {
   return text;
 }
 
+Result<std::string> read_prediction(const RunOptions& options) {
+  if (options.prediction.empty()) return std::string();
+  if (options.answer.plain) {
+    return Error{Errc::usage, "--plain proposes nothing: remove --prediction"};
+  }
+  auto text = read_text(options.prediction, kPromptBytesMax);
+  if (!text) return Error{text.error().code, "--prediction " + text.error().message};
+  return text;
+}
+
 Result<MarkedText> render(const BundleFile& bundle, const ClientSettings& config,
                           const ChatMessage& message) {
   if (config.raw) return MarkedText::foreign(message.content);
@@ -40,6 +51,11 @@ Result<MarkedText> render(const BundleFile& bundle, const ClientSettings& config
 void declare_run(CLI::App& app, RunOptions& options) {
   app.add_option("-p,--prompt", options.prompt, "The prompt")->type_name("TEXT");
   app.add_option("-f,--file", options.file, "File with the prompt; - reads standard input")
+      ->type_name("FILE");
+  app.add_option(
+         "--prediction", options.prediction,
+         "File with a text that the answer repeats in large parts, such as one to edit; its "
+         "passages are proposed to the target")
       ->type_name("FILE");
   app.add_flag("--raw", options.answer.config.raw, "Continue the text without a chat template");
   declare_answer_options(app, options.answer);
@@ -68,6 +84,8 @@ Result<int> run_once(const RunOptions& options) {
   if (auto right = check_standard_input(options.answer, reader); !right) return right.error();
   const auto prompt = read_prompt(options);
   if (!prompt) return prompt.error();
+  const auto prediction = read_prediction(options);
+  if (!prediction) return prediction.error();
   const Error empty{Errc::usage, "the prompt is empty: give some text with -p or -f"};
   if (!options.answer.config.raw && prompt->find_first_not_of(" \t\r\n") == prompt->npos)
     return empty;
@@ -76,10 +94,11 @@ Result<int> run_once(const RunOptions& options) {
   const Terminal terminal = look_at_terminal();
   const auto conversation = TerminalConversation::open(*config, terminal);
   if (!conversation) return conversation.error();
-  ChatMessage message{.role = "user", .content = *prompt};
-  const auto hidden = (*conversation)->hide(std::span(&message, 1));
+  std::vector<ChatMessage> texts = {{.role = "user", .content = *prompt},
+                                    {.role = "user", .content = *prediction}};
+  const auto hidden = (*conversation)->hide(texts);
   if (!hidden) return hidden.error();
-  const auto rendered = render((*conversation)->bundle(), *config, message);
+  const auto rendered = render((*conversation)->bundle(), *config, texts.front());
   if (!rendered) return rendered.error();
   OpenTokens tokens = (*conversation)->encode(*rendered, *hidden);
   // An empty text is encoded as the start token alone, which is a valid prompt.
@@ -90,7 +109,9 @@ Result<int> run_once(const RunOptions& options) {
 
   catch_interrupts();
   ignore_closed_pipes();
-  const auto report = (*conversation)->answer(tokens, *hidden);
+  const auto predicted =
+      (*conversation)->bundle().tokenizer().encode(MarkedText::foreign(texts.back().content));
+  const auto report = (*conversation)->answer(tokens, *hidden, predicted);
   if (!report) return report.error();
   if (is_cut_by_reader(*report)) end_by_closed_pipe();
   if (config->json) {

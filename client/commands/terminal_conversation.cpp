@@ -148,7 +148,8 @@ OpenTokens TerminalConversation::encode(const MarkedText& text,
 }
 
 Result<RunReport> TerminalConversation::answer(const OpenTokens& prompt,
-                                               const RequestMask::Outcome& hidden) {
+                                               const RequestMask::Outcome& hidden,
+                                               std::vector<std::uint32_t> prediction) {
   first_asked_ = std::exchange(has_asked_, true) ? std::nullopt : std::optional(Clock::now());
   printer_.begin(hidden.is_local ? nullptr : hidden.placeholders, hidden.is_local);
   // Each turn hides the same text again; print the note once.
@@ -158,6 +159,7 @@ Result<RunReport> TerminalConversation::answer(const OpenTokens& prompt,
   energy_.begin();
   const GenerationOptions& options = reported_.config.generation;
   GenerationTerms terms{.tokens_max = options.tokens_max, .sampling = options.sampling};
+  terms.prediction = std::move(prediction);
   if (hidden.is_local) {
     terms.route = WritingSide::device;
     terms.is_private = true;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "client/commands/client_options.h"
 #include "client/commands/client_parts.h"
@@ -51,8 +52,9 @@ class TerminalConversation {
   // Encodes text processed by hide().
   OpenTokens encode(const MarkedText& text, const RequestMask::Outcome& hidden) const;
   // Writes the answer to `prompt`, the whole conversation, as it arrives. An interrupt ends it
-  // early.
-  Result<RunReport> answer(const OpenTokens& prompt, const RequestMask::Outcome& hidden);
+  // early. `prediction` is from text processed by hide(), too.
+  Result<RunReport> answer(const OpenTokens& prompt, const RequestMask::Outcome& hidden,
+                           std::vector<std::uint32_t> prediction = {});
   // Has the last answer checked if it was written offline and the server is back.
   Result<std::optional<RunReport>> settle();
   // The link's counts over all answers.

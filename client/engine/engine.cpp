@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shared/base/check.h"
+#include "shared/drafting/predicted_drafter.h"
 
 namespace edgedraft::client {
 namespace {
@@ -182,7 +183,7 @@ std::optional<Engine::Outcome> Engine::take_turn(Slot& slot, Order order,
 Result<void> Engine::open_now(Slot& slot) {
   const ConversationParts& parts = slot.parts;
   if (drafters_ != nullptr && parts.options.tree) {
-    slot.drafter = drafters_->make_drafter();
+    slot.drafter = std::make_unique<PredictedDrafter>(drafters_->make_drafter());
     if (parts.decorate) slot.drafter = parts.decorate(std::move(slot.drafter));
   }
   if (writers_ != nullptr) slot.writer.emplace([this] { return writers_->make_drafter(); });

@@ -14,8 +14,8 @@
 namespace edgedraft::client {
 
 // A conversation's tokens and the drafter bound to them. Both always hold the same tokens, and the
-// drafter has no other input. A tree that it grows thus depends only on the ledger's tokens, and
-// may leave the device if those may.
+// drafter has no other input but an answer's prediction. A tree that it grows thus depends only on
+// these, and may leave the device if they may.
 class Conversation {
  public:
   // `drafter` may be null and outlives the conversation.
@@ -42,10 +42,12 @@ class Conversation {
   // Confirms that the server chose the next `count` tokens as well.
   void confirm(std::uint32_t count) { ledger_.confirm(settled_count_, count); }
 
-  // Begins the answer after the current tokens, which become final.
-  void begin_answer() {
+  // Begins the answer after the current tokens, which become final. It may be much like
+  // `prediction`, which may leave the device as the tokens may.
+  void begin_answer(std::vector<std::uint32_t> prediction = {}) {
     settle();
     answer_first_ = count();
+    if (drafter_) drafter_->predict(std::move(prediction));
   }
   std::uint32_t answer_first() const { return answer_first_; }
   std::span<const std::uint32_t> answer() const { return tokens().subspan(answer_first_); }

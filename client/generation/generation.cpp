@@ -56,7 +56,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   stats_ = {};
   stats_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   stats_.reused_tokens = common;
-  conversation_.begin_answer();
+  conversation_.begin_answer(terms_.is_private ? std::vector<std::uint32_t>() : terms_.prediction);
   text_.begin();
   drafting_.begin_answer();
   device_.begin();

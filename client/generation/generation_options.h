@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "client/control/run_control.h"
 #include "client/generation/offline/offline_writer.h"
@@ -78,6 +79,9 @@ struct GenerationTerms {
   // With WritingSide::automatic: hands over to the server if the geometric mean of the drafter's
   // last token probabilities is below this value.
   double handover_below = 0.5;
+  // What the answer may be much like, such as a text to edit. It holds no private text if it is to
+  // be sent; it is ignored if is_private.
+  std::vector<std::uint32_t> prediction{};
   // Constraints of the answer; null: none. Only for the engine's thread from here on.
   std::shared_ptr<ConstraintFilter> filter{};
   // Log probabilities to report per token: its own, then those of the likeliest tokens.

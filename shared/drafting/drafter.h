@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/tree_growth.h"
@@ -27,6 +28,10 @@ class Drafter {
   virtual void add_activations(std::uint32_t /*first*/, std::span<const float> /*rows*/) {}
   // Drops activations of positions from `first` on; they will be sent again.
   virtual void drop_activations(std::uint32_t /*first*/) {}
+
+  // The answer after the current tokens may be much like these (PredictedDrafter). Drafters of their
+  // own text ignore it.
+  virtual void predict(std::vector<std::uint32_t> /*answer*/) {}
 
   // Grows a tree below the last token. Returns true when it is done, false if the budget ran out
   // first, perhaps while reading tokens. Call again to continue; interrupted steps find the same

@@ -132,6 +132,14 @@ TEST(CompletionRequestTest, JoinsContentParts) {
   EXPECT_EQ(request->messages[1].content, "");
 }
 
+TEST(CompletionRequestTest, ReadsPrediction) {
+  const auto request = chat_body(
+      R"({"messages": [{"role": "user", "content": "?"}], "prediction": {"type": "content",
+          "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->prediction, "ab");
+}
+
 TEST(CompletionRequestTest, KeepsReasoningOfEarlierAnswers) {
   const char* const body =
       R"({"messages": [{"role": "user", "content": "?", "reasoning_content": "mine"},
@@ -200,6 +208,9 @@ TEST(CompletionRequestTest, NamesEachInvalidField) {
            Wrong{R"("stop": [""])", "stop"},
            Wrong{R"("stop": [1])", "stop"},
            Wrong{R"("stop": {})", "stop"},
+           Wrong{R"("prediction": "text")", "prediction"},
+           Wrong{R"("prediction": {"type": "tokens"})", "prediction"},
+           Wrong{R"("prediction": {"content": 1})", "prediction.content"},
            Wrong{R"("stream": "yes")", "stream"},
            Wrong{R"("stream_options": 3)", "stream_options"},
            Wrong{R"("stream_options": {"include_usage": 1})", "stream_options.include_usage"},

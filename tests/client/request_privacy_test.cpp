@@ -153,6 +153,16 @@ TEST_F(RequestPrivacyTest, DetectedValueKeepsRequestLocal) {
   }
 }
 
+TEST_F(RequestPrivacyTest, MasksPrediction) {
+  const json prediction = {{"type", "content"}, {"content", "Write to ann@lee.org."}};
+  const auto masked = taken(chat("Go on.", {{"prediction", prediction}}));
+  ASSERT_TRUE(masked);
+  EXPECT_EQ(json::parse(masked->body)["prediction"]["content"], "Write to [MAIL_001].");
+  const auto local = taken(chat("Go on.", {{"private", "local"}, {"prediction", prediction}}));
+  ASSERT_TRUE(local);
+  EXPECT_TRUE(local->privacy.is_local);
+}
+
 // Every later request of the conversation sends it back.
 TEST_F(RequestPrivacyTest, AcceptsRestoredCallInHistory) {
   teach("Write to <private>Annabel Quist</private>.");

@@ -211,6 +211,7 @@ GenerationTerms Completion::terms_of(std::uint32_t choice) const {
                         .writes_offline = request_.offline != OfflinePolicy::wait,
                         .wait_max = request_.wait_max};
   terms.sampling.seed = request_.seed_of(choice);
+  terms.prediction = prompts_[choice / request_.choices].prediction;
   terms.filter = parts_.filter;
   terms.logprobs = request_.logprobs;
   terms.route = request_.route;

@@ -230,6 +230,18 @@ void read_prompts(JsonFields& fields, CompletionRequest& request) {
   }
 }
 
+// {"type": "content", "content": a text or an array of text parts}
+void read_prediction(JsonFields& fields, CompletionRequest& request) {
+  const json* const prediction = fields.find("prediction");
+  if (prediction == nullptr) return;
+  if (!prediction->is_object() || prediction->value("type", json("content")) != "content") {
+    return fields.refuse("prediction", R"(an object {"type": "content", "content": TEXT})");
+  }
+  JsonFields inner(*prediction, "prediction.");
+  if (auto text = content_of(*prediction, inner)) request.prediction = *std::move(text);
+  fields.take(inner.error());
+}
+
 void read_stops(JsonFields& fields, CompletionRequest& request) {
   const json* const stop = fields.find("stop");
   if (stop == nullptr) return;
@@ -528,6 +540,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
     read_prompts(fields, request);
     fields.read("echo", request.echo);
   }
+  read_prediction(fields, request);
   read_length(fields, request);
   read_sampling(fields, request.sampling);
   read_stops(fields, request);

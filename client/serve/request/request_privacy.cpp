@@ -39,6 +39,10 @@ class Visitor {
          {"prompt", "suffix", "tools", "response_format", "json_schema", "chat_template_kwargs"}) {
       if (body.contains(field)) all(body[field]);
     }
+    const auto prediction = body.find("prediction");
+    if (prediction != body.end() && prediction->is_object() && prediction->contains("content")) {
+      content((*prediction)["content"], Writer::user, false);
+    }
     // More stops are refused.
     if (body.contains("stop") && body["stop"].size() <= kStopsMax) all(body["stop"]);
     if (body.contains("grammar") && body["grammar"].is_string()) all(body["grammar"]);

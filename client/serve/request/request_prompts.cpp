@@ -14,8 +14,8 @@ constexpr std::size_t kPromptBytesMax = 3u << 20;
 // A tokenizer may normalise text to fewer bytes: three Hangul letters become one.
 constexpr std::size_t kShortensBy = 4;
 
-ApiError too_long(std::size_t bytes, std::size_t most) {
-  return {.message = "the prompt has " + std::to_string(bytes) +
+ApiError too_long(std::size_t bytes, std::size_t most, const char* what = "prompt") {
+  return {.message = "the " + std::string(what) + " has " + std::to_string(bytes) +
                      " bytes, more than the target's context can hold (at most " +
                      std::to_string(most) + ")",
           .code = "context_length_exceeded"};
@@ -69,6 +69,13 @@ ApiResult<std::vector<Prompt>> RequestPrompts::of(const CompletionRequest& reque
   }
   if (!hidden.masked) {
     for (Prompt& prompt : *prompts) prompt.is_private = hidden.privacy.is_local;
+  }
+  // Nothing is proposed to a server for a request that stays here.
+  if (!hidden.privacy.is_local && !request.prediction.empty()) {
+    if (request.prediction.size() > most)
+      return too_long(request.prediction.size(), most, "prediction");
+    const auto tokens = bundle_.tokenizer().encode(MarkedText::foreign(request.prediction));
+    for (Prompt& prompt : *prompts) prompt.prediction = tokens;
   }
   return prompts;
 }
