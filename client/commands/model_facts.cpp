@@ -109,6 +109,7 @@ ModelMemory target_memory(const DecoderModel& model, const ModelUse& use) {
   pool.page_count = pool.pages_for(decoder.slots_max());
   memory.cache = pool.bytes();
   memory.states = RecurrentStates::bytes(model.config, kRecurrentRowsMax);
+  memory.checkpoint = RecurrentStates::copy_bytes(model.config);
   {
     KvPool pages(*backend, pool);
     KvCache cache = decoder.make_cache(pages);

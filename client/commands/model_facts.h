@@ -33,6 +33,7 @@ struct ModelMemory {
   std::uint64_t weights = 0;        // copies; other weights are read in the mapped file
   std::uint64_t working = 0;        // tables and intermediate rows of all sessions
   std::uint64_t cache = 0;          // keys and values of a session
+  std::uint64_t checkpoint = 0;     // a copy of the recurrent states, in the server's KV memory
   std::uint64_t states = 0;         // of a session's recurrent layers, and of a drafter's text
 
   std::uint64_t session() const { return cache + states; }

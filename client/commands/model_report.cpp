@@ -85,6 +85,10 @@ std::vector<std::string> memory_lines(const ModelUse& use, const ModelFacts& fac
     session += fmt::format(": KV cache in {} {}, recurrent states {}", traits(use.kv_type).name,
                            mebibytes(memory.cache), mebibytes(memory.states));
   }
+  if (memory.checkpoint > 0) {
+    session +=
+        fmt::format(", each checkpoint of them {} of --kv-memory", mebibytes(memory.checkpoint));
+  }
   return {fmt::format("on the CPU, {} for {} {}{}, beside the mapped file of {}",
                       mebibytes(memory.total(use.sessions)), use.sessions, each,
                       use.sessions == 1 ? "" : "s", mebibytes(facts.file_bytes)),
@@ -204,13 +208,10 @@ ordered_json error_json(const Error& error) {
 }
 
 ordered_json memory_json(const ModelUse& use, const ModelMemory& memory) {
-  return {{"context", memory.context_count},
-          {"sessions", use.sessions},
-          {"weights_bytes", memory.weights},
-          {"working_bytes", memory.working},
-          {"cache_bytes", memory.cache},
-          {"states_bytes", memory.states},
-          {"total_bytes", memory.total(use.sessions)}};
+  return {{"context", memory.context_count},       {"sessions", use.sessions},
+          {"weights_bytes", memory.weights},       {"working_bytes", memory.working},
+          {"cache_bytes", memory.cache},           {"states_bytes", memory.states},
+          {"checkpoint_bytes", memory.checkpoint}, {"total_bytes", memory.total(use.sessions)}};
 }
 
 ordered_json model_json(const ModelReport& report, const InspectedModel& model) {

@@ -146,8 +146,10 @@ struct Metrics {
   // Sessions and their keys and values.
   Gauge sessions;
   Gauge sessions_max;
-  Gauge kv_bytes;          // size of pages in use
-  Gauge kv_bytes_max;      // size of the pool
+  Gauge kv_bytes;          // size of pages and checkpoints in use
+  Gauge kv_bytes_max;      // size of the pools
+  Gauge checkpoints;       // of recurrent states, in use
+  Gauge checkpoints_max;   // that the memory holds
   Gauge kv_tokens_reused;  // prompt tokens served from the prefix cache, since the start
   Gauge prompts_waiting;   // for memory
   Gauge evicted_sessions;  // since the start

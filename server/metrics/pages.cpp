@@ -116,6 +116,10 @@ void render_sessions(MetricsText& e, const Metrics& m) {
   e.gauge("kv_cache_bytes_limit", "Size of the KV cache pool.", limit);
   e.gauge("kv_cache_usage_perc", "Share of the KV cache pool in use; 1 means 100 percent.",
           limit > 0 ? static_cast<double>(m.kv_bytes.value()) / static_cast<double>(limit) : 0.0);
+  e.gauge("state_checkpoints", "Checkpoints of recurrent states kept for later prompts.",
+          m.checkpoints.value());
+  e.gauge("state_checkpoints_limit", "Checkpoints that the KV memory holds.",
+          m.checkpoints_max.value());
   e.counter("prefix_cache_hit_tokens_total", "Prompt tokens whose keys and values were reused.",
             m.kv_tokens_reused.value());
   e.gauge("prompts_waiting", "Prompts waiting for memory.", m.prompts_waiting.value());

@@ -48,6 +48,7 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
                   options.pass_rows_max <= kMaskRowsMax);
   metrics_->sessions_max.set(options.sessions.sessions_max);
   metrics_->kv_bytes_max.set(sessions_.memory().bytes);
+  metrics_->checkpoints_max.set(sessions_.memory().checkpoints);
 }
 
 PassLoop::StartReport PassLoop::measure_costs(Duration time_max) {
@@ -419,7 +420,8 @@ void PassLoop::count_held() {
 void PassLoop::count_sessions() {
   metrics_->sessions.set(sessions_.count());
   const SessionStore::Memory memory = sessions_.memory();
-  metrics_->kv_bytes.set(memory.bytes / memory.pages * memory.pages_held);
+  metrics_->kv_bytes.set(memory.bytes_held);
+  metrics_->checkpoints.set(memory.checkpoints_held);
   metrics_->kv_tokens_reused.set(memory.tokens_reused);
   metrics_->evicted_sessions.set(memory.evictions);
   metrics_->prompts_waiting.set(waiting_count());

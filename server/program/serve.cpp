@@ -282,11 +282,16 @@ Result<int> serve(const ServerOptions& o) {
                       {.passes = passes, .queue_max = o.queue_max, .prepare = [&](PassLoop& loop) {
                          measure_passes(loop, o.measure_s, *log);
                        }});
-  log->info("KV caches of all sessions: at most {:g} MiB{}",
-            static_cast<double>(metrics->kv_bytes_max.value()) / (1 << 20),
-            device->memory_bytes > 0
-                ? fmt::format(", of {} MiB of memory", device->memory_bytes >> 20)
-                : "");
+  const std::uint64_t copy = RecurrentStates::copy_bytes(parts.decoder.config());
+  log->info(
+      "KV caches of all sessions: at most {:g} MiB{}{}",
+      static_cast<double>(metrics->kv_bytes_max.value()) / (1 << 20),
+      device->memory_bytes > 0 ? fmt::format(", of {} MiB of memory", device->memory_bytes >> 20)
+                               : "",
+      copy > 0
+          ? fmt::format("; {} checkpoints of recurrent states, {:g} MiB each",
+                        metrics->checkpoints_max.value(), static_cast<double>(copy) / (1 << 20))
+          : "");
   // Clients may connect from here. A signal now waits for Signals::wait().
   loading.reset();
   Application application(**host, scheduler,

@@ -8,9 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "shared/runtime/checkpoint_pool.h"
 #include "shared/runtime/kv_pool.h"
 
 namespace edgedraft::server {
+
+// A known prefix of a sequence.
+struct KnownPrefix {
+  std::vector<std::uint32_t> pages;  // full pages of keys and values
+  // Recurrent states after the pages; null without pages or without recurrent layers.
+  std::shared_ptr<const StateCheckpoint> states = nullptr;
+};
 
 // Prefix cache: maps token prefixes to full pages of keys and values. A sequence with a known
 // prefix shares its pages instead of recomputing them. Keys and values of a position depend only on
@@ -19,28 +27,35 @@ namespace edgedraft::server {
 // An identity finds only its own pages. Sharing across identities would leak other clients' prompts
 // through response times.
 //
+// With recurrent layers, only pages up to a checkpoint of their states continue a sequence.
+//
 // The index holds its pages like any sequence. Pages of dropped sequences stay until reclaim()
 // frees them.
 //
 // Threads   one at a time
 class PrefixIndex {
  public:
-  // Requires  the pool outlives it
-  explicit PrefixIndex(KvPool& pool) : pool_(pool) {}
+  // `needs_states`: the decoder has recurrent layers.
+  // Requires  the pool, and that of the checkpoints, outlive it
+  explicit PrefixIndex(KvPool& pool, bool needs_states = false)
+      : pool_(pool), needs_states_(needs_states) {}
   ~PrefixIndex() { clear(); }
   PrefixIndex(const PrefixIndex&) = delete;
   PrefixIndex& operator=(const PrefixIndex&) = delete;
 
-  // Pages of the longest known prefix of `tokens`, whole pages only. The caller must hold them
-  // before the next call.
-  std::vector<std::uint32_t> find(const std::string& identity,
-                                  std::span<const std::uint32_t> tokens);
-  // Registers pages for find(), except those whose prefix is known.
-  // Requires  tokens.size() == pages.size() * page_slots; each page has an owner
+  // The longest known prefix of `tokens`, whole pages only; with recurrent layers the longest that
+  // has a checkpoint. The caller must hold the pages before the next call.
+  KnownPrefix find(const std::string& identity, std::span<const std::uint32_t> tokens);
+  // Registers pages for find(), except those whose prefix is known, and a checkpoint after them.
+  // Requires  tokens.size() == pages.size() * page_slots; each page has an owner; states of
+  //           tokens.size() positions or null
   void add(const std::string& identity, std::span<const std::uint32_t> tokens,
-           std::span<const std::uint32_t> pages);
+           std::span<const std::uint32_t> pages,
+           std::shared_ptr<const StateCheckpoint> states = nullptr);
   // Frees the least recently found page that only the index holds. Returns false if there is none.
   bool reclaim();
+  // Drops the checkpoint that was added or found least recently. Returns false if there is none.
+  bool reclaim_states();
   void clear();
 
   std::size_t page_count() const { return by_use_.size(); }
@@ -55,15 +70,23 @@ class PrefixIndex {
     std::map<std::string, Node>::iterator in_roots;  // set for roots
     std::uint32_t page = 0;
     std::list<Node*>::iterator place;
+    std::shared_ptr<const StateCheckpoint> states;  // after the page; null: none
+    std::list<Node*>::iterator states_place;        // set with states
   };
 
   Node* child(Node& parent, std::span<const std::uint32_t> tokens) const;
   // Marks the pages from `last` up to the root as most recently used, each before its parent.
   void touch(Node* last);
+  void touch_states(Node& node);
+  void drop_states(Node& node);
 
   KvPool& pool_;
+  bool needs_states_;
   std::map<std::string, Node> roots_;
   std::list<Node*> by_use_;  // least recently used first
+  // Nodes with a checkpoint, likewise. A checkpoint is used if a sequence continues after it, not
+  // if one passes it: few of a long text are needed.
+  std::list<Node*> states_by_use_;
 };
 
 }  // namespace edgedraft::server

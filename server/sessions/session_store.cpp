@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include "server/sessions/checkpoint_plan.h"
 #include "shared/base/check.h"
 
 namespace edgedraft::server {
@@ -24,6 +25,28 @@ std::uint32_t pages_within(const SessionParts& parts, std::uint64_t bytes) {
   return static_cast<std::uint32_t>(std::min(bytes / pool_size(parts, 0).page_bytes(), kPagesMax));
 }
 
+std::uint64_t checkpoint_bytes(const SessionParts& parts) {
+  return RecurrentStates::copy_bytes(parts.decoder.config());
+}
+
+// Checkpoints of all sessions' recurrent states, if they may take this memory.
+std::uint64_t checkpoints_wanted(const SessionParts& parts, const SessionStore::Limits& limits) {
+  if (!limits.reuses_beginnings || checkpoint_bytes(parts) == 0) return 0;
+  return std::uint64_t{limits.sessions_max} * checkpoint_count(parts.context_count);
+}
+
+// Checkpoints take at most a quarter of the memory, and leave the pages of a whole context.
+std::uint32_t checkpoints_within(const SessionParts& parts, const SessionStore::Limits& limits,
+                                 std::uint64_t bytes) {
+  const std::uint64_t wanted = checkpoints_wanted(parts, limits);
+  if (wanted == 0) return 0;
+  const std::uint64_t least = pool_size(parts, session_pages(parts)).bytes();
+  const std::uint64_t most = std::min(bytes / 4, bytes - std::min(bytes, least));
+  constexpr std::uint64_t kCheckpointsMax = 1 << 20;
+  return static_cast<std::uint32_t>(
+      std::min({wanted, most / checkpoint_bytes(parts), kCheckpointsMax}));
+}
+
 // Floats a pass takes besides the pool, some of them on first use: logits of all rows, and
 // operation scratch.
 std::uint64_t pass_floats(const SessionParts& parts, const SessionStore::Limits& limits) {
@@ -31,15 +54,26 @@ std::uint64_t pass_floats(const SessionParts& parts, const SessionStore::Limits&
          limits.scratch_bytes / sizeof(float);
 }
 
-std::unique_ptr<KvPool> make_pool(const SessionParts& parts, const SessionStore::Limits& limits) {
+}  // namespace
+
+SessionStore::Pools SessionStore::make_pools(const SessionParts& parts, const Limits& limits) {
   Backend& backend = parts.decoder.backend();
   const std::uint64_t passes = pass_floats(parts, limits);
+  const auto make = [&](std::uint32_t page_count, std::uint32_t checkpoints) {
+    Pools pools{.pages = std::make_unique<KvPool>(backend, pool_size(parts, page_count))};
+    if (checkpoints > 0) {
+      pools.checkpoints =
+          std::make_unique<CheckpointPool>(backend, parts.decoder.config(), checkpoints);
+    }
+    return pools;
+  };
   if (limits.kv_bytes_max > 0) {
     try {
-      auto pool = std::make_unique<KvPool>(
-          backend, pool_size(parts, pages_within(parts, limits.kv_bytes_max)));
+      const std::uint32_t checkpoints = checkpoints_within(parts, limits, limits.kv_bytes_max);
+      const std::uint64_t left = limits.kv_bytes_max - checkpoints * checkpoint_bytes(parts);
+      Pools pools = make(pages_within(parts, left), checkpoints);
       backend.allocate(passes);  // checks availability
-      return pool;
+      return pools;
     } catch (const DeviceError& e) {
       throw DeviceError(std::string(e.what()) + "; in addition to the pool, a pass needs " +
                         std::to_string((passes * sizeof(float)) >> 20) +
@@ -47,26 +81,26 @@ std::unique_ptr<KvPool> make_pool(const SessionParts& parts, const SessionStore:
     }
   }
   const std::uint32_t least = session_pages(parts);
-  std::uint64_t bytes = limits.sessions_max * SessionStore::session_bytes(parts);
+  std::uint64_t bytes = limits.sessions_max * session_bytes(parts) +
+                        checkpoints_wanted(parts, limits) * checkpoint_bytes(parts);
   if (limits.device_bytes > 0) bytes = std::min(bytes, limits.device_bytes / 2);
-  std::uint32_t pages = std::max(pages_within(parts, bytes), least);
-  for (;; pages = std::max(pages / 2, least)) {
+  std::uint32_t checkpoints = checkpoints_within(parts, limits, bytes);
+  std::uint32_t pages =
+      std::max(pages_within(parts, bytes - checkpoints * checkpoint_bytes(parts)), least);
+  for (;; pages = std::max(pages / 2, least), checkpoints /= 2) {
     try {
-      const auto size = pool_size(parts, pages);
-      auto pool = std::make_unique<KvPool>(backend, size);
+      Pools pools = make(pages, checkpoints);
       // Server-side drafters need memory as well.
-      backend.allocate(std::max(size.bytes() / sizeof(float) / 8, passes));
-      return pool;
+      backend.allocate(std::max(pools.pages->size().bytes() / sizeof(float) / 8, passes));
+      return pools;
     } catch (const DeviceError& e) {
-      if (pages > least) continue;
+      if (pages > least || checkpoints > 0) continue;
       throw DeviceError(std::string(e.what()) +
                         "; not even one session and its pass fit into memory: give a smaller "
                         "--ctx or a smaller model");
     }
   }
 }
-
-}  // namespace
 
 Error too_little_kv_memory(std::uint32_t context_count, std::uint64_t session_bytes,
                            std::uint64_t drafter_bytes) {
@@ -94,14 +128,19 @@ wire::SessionId random_session_id() {
 }
 
 SessionStore::SessionStore(SessionParts parts, const Limits& limits, std::function<Instant()> now)
-    : parts_(std::move(parts)),
+    : SessionStore(parts, limits, std::move(now), make_pools(parts, limits)) {}
+
+SessionStore::SessionStore(const SessionParts& parts, const Limits& limits,
+                           std::function<Instant()> now, Pools pools)
+    : parts_(parts),
       limits_(limits),
       now_(std::move(now)),
-      pool_(make_pool(parts_, limits)),
-      index_(*pool_),
+      pool_(std::move(pools.pages)),
+      checkpoints_(std::move(pools.checkpoints)),
+      index_(*pool_, parts_.decoder.is_recurrent()),
       grammars_(now_) {
   // Pages alone do not continue a sequence whose layers keep states.
-  if (parts_.decoder.is_recurrent()) limits_.reuses_beginnings = false;
+  if (parts_.decoder.is_recurrent() && !checkpoints_) limits_.reuses_beginnings = false;
   // Otherwise a prompt or a draft might wait forever.
   EDGEDRAFT_CHECK(pool_->size().page_count >= session_pages(parts_));
 }
@@ -222,10 +261,12 @@ void SessionStore::let_go(Session& session) {
 
 bool SessionStore::admit(Session& session, Instant waiting_since) {
   TargetSession& target = session.target;
-  const auto known = index_.find(session.identity, target.skippable_tokens());
-  const std::size_t known_count = known.size() * std::size_t{pool_->size().page_slots};
+  const KnownPrefix known = index_.find(session.identity, target.skippable_tokens());
+  const auto known_count =
+      static_cast<std::uint32_t>(known.pages.size()) * pool_->size().page_slots;
   const std::uint32_t own_count = target.valid_count();
-  if (known_count > own_count) target.adopt(known);
+  if (known_count > own_count) target.adopt(known.pages, known.states.get());
+  if (checkpoints_) target.set_checkpoint(known_count);
   session.remembered_count = 0;
   const Instant now = now_();
   const Instant idle_before = is_patient(waiting_since) ? now - limits_.idle_grace : now;
@@ -259,6 +300,10 @@ bool SessionStore::give_up_proposer(const Session& wanting) {
 
 void SessionStore::remember(Session& session) {
   if (!limits_.reuses_beginnings) return;
+  if (checkpoints_) {
+    remember_states(session);
+    return;
+  }
   const std::uint32_t page_slots = pool_->size().page_slots;
   auto tokens = session.target.settled_tokens();
   tokens = tokens.first(tokens.size() - tokens.size() % page_slots);
@@ -268,11 +313,31 @@ void SessionStore::remember(Session& session) {
   session.remembered_count = tokens.size();
 }
 
+void SessionStore::remember_states(Session& session) {
+  TargetSession& target = session.target;
+  const std::uint32_t count = target.checkpoint_due();
+  if (count == 0) return;
+  target.set_checkpoint(count);
+  const auto tokens = target.tokens().first(count);
+  const auto pages = target.cache().pages().first(count / pool_->size().page_slots);
+  if (index_.find(session.identity, tokens).pages.size() == pages.size()) return;
+  auto states = target.save_states(*checkpoints_);
+  while (!states && index_.reclaim_states()) states = target.save_states(*checkpoints_);
+  if (states) index_.add(session.identity, tokens, pages, std::move(states));
+}
+
 SessionStore::Memory SessionStore::memory() const {
-  return {.bytes = pool_->size().bytes(),
-          .pages = pool_->size().page_count,
+  const KvPool::Size& pages = pool_->size();
+  const std::uint32_t checkpoints = checkpoints_ ? checkpoints_->count() : 0;
+  const std::uint32_t taken = checkpoints_ ? checkpoints_->used_count() : 0;
+  const std::uint64_t each = checkpoint_bytes(parts_);
+  return {.bytes = pages.bytes() + checkpoints * each,
+          .bytes_held = pool_->used_count() * pages.page_bytes() + taken * each,
+          .pages = pages.page_count,
           .pages_held = pool_->used_count(),
           .pages_known = static_cast<std::uint32_t>(index_.page_count()),
+          .checkpoints = checkpoints,
+          .checkpoints_held = taken,
           .tokens_reused = tokens_reused_,
           .evictions = evictions_};
 }

@@ -62,7 +62,7 @@ class SessionStore {
  public:
   struct Limits {
     std::uint32_t sessions_max = 1;
-    // Size of the pool. 0: enough for sessions_max whole contexts, but at most half of
+    // Size of the pools. 0: enough for sessions_max whole contexts, but at most half of
     // device_bytes. If the device cannot provide it, or passes would run out of memory, it is
     // halved repeatedly.
     std::uint64_t kv_bytes_max = 0;
@@ -132,14 +132,19 @@ class SessionStore {
   bool give_up_proposer(const Session& wanting);
   // After a device failure: discards results computed on it, so that no other session reuses them.
   void distrust() { index_.clear(); }
-  // Shares the session's full pages with other sessions of its identity.
+  // Shares the session's full pages with other sessions of its identity. With recurrent layers it
+  // shares those up to a checkpoint, when the session's states reach the position of one.
   void remember(Session& session);
 
   struct Memory {
-    std::uint64_t bytes;          // pool size, at most the limit
-    std::uint32_t pages;          // pool size
-    std::uint32_t pages_held;     // held by sessions or the prefix index
-    std::uint32_t pages_known;    // in the prefix index
+    std::uint64_t bytes;        // size of the pools, at most the limit
+    std::uint64_t bytes_held;   // in use
+    std::uint32_t pages;        // pool size
+    std::uint32_t pages_held;   // held by sessions or the prefix index
+    std::uint32_t pages_known;  // in the prefix index
+    // Checkpoints of recurrent states that the memory holds, and those in use.
+    std::uint32_t checkpoints;
+    std::uint32_t checkpoints_held;
     std::uint64_t tokens_reused;  // prompt tokens served from shared pages
     std::uint64_t evictions;      // sessions evicted for others, idle or not
   };
@@ -148,7 +153,16 @@ class SessionStore {
   KvCache scratch_cache() { return parts_.decoder.make_cache(*pool_); }
 
  private:
+  struct Pools {
+    std::unique_ptr<KvPool> pages;
+    std::unique_ptr<CheckpointPool> checkpoints{};
+  };
+  static Pools make_pools(const SessionParts& parts, const Limits& limits);
+  SessionStore(const SessionParts& parts, const Limits& limits, std::function<Instant()> now,
+               Pools pools);
+
   void let_go(Session& session);
+  void remember_states(Session& session);
   Result<void> make_room(const std::string& identity);
   // Frees pages that only the index holds until `count` are free; false if it cannot.
   bool find_spare_pages(std::uint32_t count);
@@ -161,6 +175,7 @@ class SessionStore {
   Limits limits_;
   std::function<Instant()> now_;
   std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<CheckpointPool> checkpoints_;  // null: none, or no recurrent layers
   PrefixIndex index_;
   std::uint64_t tokens_reused_ = 0;
   std::uint64_t evictions_ = 0;

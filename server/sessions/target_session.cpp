@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "server/sessions/checkpoint_plan.h"
 #include "server/sessions/pass.h"
 #include "server/sessions/session_fault.h"
 #include "shared/base/check.h"
@@ -61,6 +62,7 @@ Result<void> TargetSession::begin(const PrefillRequest& request) {
   logprobs_.clear();
   finish_ = Finish::none;
   probe_answer_ = {};
+  next_checkpoint_.reset();
   request_ =
       RunningPrefill{.base_count = request.base_count, .given_count = given_count, .outcome = {}};
   return boost::system::in_place_value;
@@ -128,8 +130,12 @@ std::uint32_t TargetSession::pending_rows() const {
 
 std::uint32_t TargetSession::rows_wanted(std::uint32_t searched_max) const {
   const auto* prefill = std::get_if<RunningPrefill>(&request_);
-  if (prefill == nullptr || !choosing_searches()) return pending_rows();
-  return std::min(pending_rows(), given_rows(*prefill) + searched_max);
+  std::uint32_t rows = pending_rows();
+  if (prefill == nullptr) return rows;
+  if (choosing_searches()) rows = std::min(rows, given_rows(*prefill) + searched_max);
+  if (next_checkpoint_ > cache_.length())
+    rows = std::min(rows, *next_checkpoint_ - cache_.length());
+  return rows;
 }
 
 // Only rows from the last given token on decide.
@@ -336,6 +342,22 @@ std::span<const std::uint32_t> TargetSession::skippable_tokens() const {
 void TargetSession::drop_cache() {
   cache_.set_length(0);
   cache_.trim();
+}
+
+void TargetSession::set_checkpoint(std::uint32_t length) {
+  checkpoint_ = length;
+  next_checkpoint_.reset();
+  if (const auto* prefill = std::get_if<RunningPrefill>(&request_)) {
+    next_checkpoint_ = next_checkpoint(length, cache_.length(), prefill->given_count - 1);
+  }
+}
+
+std::uint32_t TargetSession::checkpoint_due() const {
+  const std::uint32_t settled = cache_.recurrent()->settled();
+  if (settled % KvPool::kPageSlots != 0 || settled <= checkpoint_) return 0;
+  // Answers settle at any position; only few are page boundaries.
+  const bool is_far = settled - checkpoint_ >= checkpoint_spacing(checkpoint_);
+  return is_far || next_checkpoint_ == settled ? settled : 0;
 }
 
 Result<PrefillOutcome> TargetSession::prefill(const PrefillRequest& request) {

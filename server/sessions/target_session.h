@@ -12,6 +12,7 @@
 #include "shared/base/error.h"
 #include "shared/base/sha256.h"
 #include "shared/constraints/constraint_filter.h"
+#include "shared/runtime/checkpoint_pool.h"
 #include "shared/runtime/decoder.h"
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/sampling.h"
@@ -158,12 +159,25 @@ class TargetSession {
   std::span<const std::uint32_t> settled_tokens() const;
   // Prompt tokens whose rows decide nothing; they need not run if their keys and values are known.
   std::span<const std::uint32_t> skippable_tokens() const;
-  // Adopts shared pages for the first tokens.
+  // Adopts shared pages, and the recurrent states after them, for the first tokens.
   // Requires  a prompt, tokens as in skippable_tokens()
-  void adopt(std::span<const std::uint32_t> pages) { cache_.adopt(pages); }
+  void adopt(std::span<const std::uint32_t> pages, const StateCheckpoint* states = nullptr) {
+    cache_.adopt(pages, states);
+  }
   // Drops all keys and values; the prompt then runs from its first token.
   // Requires  a prompt, no pass yet
   void drop_cache();
+
+  // --- checkpoints of recurrent states ---
+
+  // Plans checkpoints after one that covers the first `length` tokens, or none: passes of a prompt
+  // end at each.
+  void set_checkpoint(std::uint32_t length);
+  // Positions of a checkpoint to take after this pass, all of them settled; 0: none.
+  std::uint32_t checkpoint_due() const;
+  std::shared_ptr<const StateCheckpoint> save_states(CheckpointPool& pool) {
+    return pool.save(*cache_.recurrent());
+  }
 
   // Runs a whole request in passes of its own.
   // Errors as of begin().
@@ -231,6 +245,8 @@ class TargetSession {
   std::vector<std::uint32_t> answer_;  // tokens before the one being chosen
   Finish finish_ = Finish::none;
   std::variant<std::monostate, RunningPrefill, RunningDraft> request_;
+  std::uint32_t checkpoint_ = 0;                    // the deepest known one of the text
+  std::optional<std::uint32_t> next_checkpoint_{};  // of the prompt
 
   // Rows of the running pass.
   std::vector<std::uint32_t> rows_;

@@ -42,8 +42,8 @@ class Decoder {
 
   // Slots per sequence: its positions and a tree after them.
   std::uint32_t slots_max() const { return positions_max_ + kMaskRowsMax; }
-  // True if layers keep states, so that a sequence can only go back to its start or to a position
-  // that the states do not yet cover, and shares no pages.
+  // True if layers keep states, so that a sequence can only go back to its start, to a copy of the
+  // states, or to a position that they do not yet cover, and shares pages only up to a copy.
   bool is_recurrent() const { return config_.is_recurrent(); }
   // Unsettled rows per sequence and pass that a cache from a pool has room for.
   std::uint32_t tree_rows_max() const { return is_recurrent() ? kRecurrentRowsMax : kMaskRowsMax; }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shared/base/check.h"
+#include "shared/runtime/checkpoint_pool.h"
 
 namespace edgedraft {
 
@@ -64,7 +65,7 @@ void KvCache::set_states(std::unique_ptr<RecurrentStates> recurrent) {
 void KvCache::set_length(std::uint32_t length) {
   if (recurrent_ != nullptr) {
     if (length < recurrent_->settled()) {
-      length = recurrent_->go_back(length);
+      length = recurrent_->go_back(can_cut(recurrent_->saved()) ? length : 0);
     } else if (length > length_) {
       std::vector<std::uint32_t> slots(length - length_);
       std::iota(slots.begin(), slots.end(), length_);
@@ -88,7 +89,11 @@ void KvCache::resize(std::uint32_t length) {
 
 bool KvCache::can_keep(std::uint32_t length) const {
   if (recurrent_ != nullptr && length < recurrent_->settled()) return false;
-  if (pool_ == nullptr || length >= length_) return length <= slots();
+  return length >= length_ ? length <= slots() : can_cut(length);
+}
+
+bool KvCache::can_cut(std::uint32_t length) const {
+  if (pool_ == nullptr) return true;
   const std::uint32_t page_slots = pool_->size().page_slots;
   return length % page_slots == 0 || pool_->holders(pages_[length / page_slots]) == 1;
 }
@@ -122,8 +127,12 @@ void KvCache::trim() {
   if (pool_ != nullptr) give_back_from(pool_->size().pages_for(length_));
 }
 
-void KvCache::adopt(std::span<const std::uint32_t> pages) {
-  EDGEDRAFT_CHECK(recurrent_ == nullptr);
+void KvCache::adopt(std::span<const std::uint32_t> pages, const StateCheckpoint* states) {
+  EDGEDRAFT_CHECK((recurrent_ == nullptr) == (states == nullptr));
+  if (states != nullptr) {
+    EDGEDRAFT_CHECK(states->length() == pages.size() * pool_->size().page_slots);
+    recurrent_->restore(*states);
+  }
   for (const std::uint32_t page : pages) pool_->share(page);
   give_back_from(0);
   pages_.assign(pages.begin(), pages.end());

@@ -58,8 +58,9 @@ class KvCache {
 
   // Marks slots 0..length-1 as valid. If that cuts a shared page, the whole page is released.
   // length() is then the page's first slot, and valid slots after it must be recomputed. Recurrent
-  // states of fewer than the settled positions are those of the last copy (RecurrentStates::save)
-  // or none: length() is then smaller, too. Requires length <= slots().
+  // states of fewer than the settled positions are those of the last copy (RecurrentStates::save),
+  // or none if the copy covers more or cuts a shared page: length() is then smaller, too. Requires
+  // length <= slots().
   void set_length(std::uint32_t length);
   // True if set_length() would keep exactly `length`.
   bool can_keep(std::uint32_t length) const;
@@ -75,11 +76,14 @@ class KvCache {
   [[nodiscard]] bool reserve(std::uint32_t slots);
   // Returns the pages after length().
   void trim();
-  // Replaces its pages by these, whose slots are all valid.
-  void adopt(std::span<const std::uint32_t> pages);
+  // Replaces its pages by these, whose slots are all valid, and its recurrent states by those after
+  // the pages. Requires  `states` if recurrent() is set
+  void adopt(std::span<const std::uint32_t> pages, const StateCheckpoint* states = nullptr);
 
  private:
   void resize(std::uint32_t length);
+  // True if no other holder has the page that a sequence of `length` would end in.
+  bool can_cut(std::uint32_t length) const;
   void give_back_from(std::uint32_t page);
   void update_views();
   template <class Change>

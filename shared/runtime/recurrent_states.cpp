@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shared/base/check.h"
+#include "shared/runtime/checkpoint_pool.h"
 
 namespace edgedraft {
 namespace {
@@ -22,22 +23,46 @@ struct Sizes {
   std::uint32_t delta_kept_cols() const {
     return delta.key_cols() + delta.value_cols() + 2 * delta.value_heads;
   }
-  std::uint64_t floats(std::uint32_t rows_max) const {
+  std::uint64_t state_floats() const {
     if (convolution_cols == 0) return 0;
-    // The states are there twice: as they are and as saved.
-    return std::uint64_t{2 * (taps - 1) + rows_max} * convolution_cols +
-           2 * std::uint64_t{delta.value_cols()} * delta.dim +
-           std::uint64_t{rows_max} * delta_kept_cols();
+    return std::uint64_t{taps - 1} * convolution_cols +
+           std::uint64_t{delta.value_cols()} * delta.dim;
   }
+  std::uint64_t kept_floats() const { return convolution_cols + delta_kept_cols(); }
 };
 
-std::uint64_t floats_of(const DecoderConfig& config, std::uint32_t rows_max) {
+std::uint64_t copy_floats(const DecoderConfig& config) {
   std::uint64_t floats = 0;
   for (std::uint32_t i = 0; i < config.layer_count; ++i) {
-    floats += Sizes(config.plan(i)).floats(rows_max);
+    floats += Sizes(config.plan(i)).state_floats();
   }
   return floats;
 }
+
+std::uint64_t floats_of(const DecoderConfig& config, std::uint32_t rows_max) {
+  // The states are there twice: as they are and as saved.
+  std::uint64_t floats = 2 * copy_floats(config);
+  for (std::uint32_t i = 0; i < config.layer_count; ++i) {
+    floats += rows_max * Sizes(config.plan(i)).kept_floats();
+  }
+  return floats;
+}
+
+// Takes consecutive matrices of a buffer.
+class Placing {
+ public:
+  Placing(Buffer& memory, std::uint64_t offset) : memory_(memory), offset_(offset) {}
+  Matrix take(std::uint32_t rows, std::uint32_t cols) {
+    const Matrix matrix{
+        .buffer = &memory_, .offset = offset_, .rows = rows, .cols = cols, .stride = cols};
+    offset_ += std::uint64_t{rows} * cols;
+    return matrix;
+  }
+
+ private:
+  Buffer& memory_;
+  std::uint64_t offset_;
+};
 
 }  // namespace
 
@@ -45,61 +70,75 @@ RecurrentStates::RecurrentStates(Backend& backend, const DecoderConfig& config,
                                  std::uint32_t rows_max)
     : backend_(backend),
       rows_max_(rows_max),
-      memory_(backend.allocate(floats_of(config, rows_max))) {
-  std::uint64_t offset = 0;
-  const auto take = [&](std::uint32_t rows, std::uint32_t cols) {
-    const Matrix matrix{
-        .buffer = memory_.get(), .offset = offset, .rows = rows, .cols = cols, .stride = cols};
-    offset += std::uint64_t{rows} * cols;
-    return matrix;
-  };
+      memory_(backend.allocate(floats_of(config, rows_max))),
+      states_(lay_out(config, *memory_, 0)),
+      saved_states_(lay_out(config, *memory_, copy_floats(config))) {
+  Placing placing(*memory_, 2 * copy_floats(config));
+  auto state = states_.begin();
   for (std::uint32_t i = 0; i < config.layer_count; ++i) {
     const Sizes sizes(config.plan(i));
     Layer& layer = layers_.emplace_back();
     if (sizes.convolution_cols == 0) continue;
-    layer.convolution_state = take(sizes.taps - 1, sizes.convolution_cols);
-    layer.convolution_saved = take(sizes.taps - 1, sizes.convolution_cols);
-    layer.convolution_kept = take(rows_max, sizes.convolution_cols);
+    layer.convolution_state = *state++;
+    layer.convolution_kept = placing.take(rows_max, sizes.convolution_cols);
     if (sizes.delta.dim == 0) continue;
-    layer.delta_state = take(sizes.delta.value_cols(), sizes.delta.dim);
-    layer.delta_saved = take(sizes.delta.value_cols(), sizes.delta.dim);
-    layer.delta_kept = take(rows_max, sizes.delta_kept_cols());
+    layer.delta_state = *state++;
+    layer.delta_kept = placing.take(rows_max, sizes.delta_kept_cols());
   }
+}
+
+std::vector<Matrix> RecurrentStates::lay_out(const DecoderConfig& config, Buffer& memory,
+                                             std::uint64_t offset) {
+  std::vector<Matrix> states;
+  Placing placing(memory, offset);
+  for (std::uint32_t i = 0; i < config.layer_count; ++i) {
+    const Sizes sizes(config.plan(i));
+    if (sizes.convolution_cols == 0) continue;
+    states.push_back(placing.take(sizes.taps - 1, sizes.convolution_cols));
+    if (sizes.delta.dim == 0) continue;
+    states.push_back(placing.take(sizes.delta.value_cols(), sizes.delta.dim));
+  }
+  return states;
 }
 
 std::uint64_t RecurrentStates::bytes(const DecoderConfig& config, std::uint32_t rows_max) {
   return floats_of(config, rows_max) * sizeof(float);
 }
 
+std::uint64_t RecurrentStates::copy_bytes(const DecoderConfig& config) {
+  return copy_floats(config) * sizeof(float);
+}
+
 void RecurrentStates::save() {
-  for (const Layer& layer : layers_) {
-    copy(layer.convolution_state, layer.convolution_saved);
-    copy(layer.delta_state, layer.delta_saved);
-  }
+  copy(states_, saved_states_);
   saved_ = settled_;
 }
 
-void RecurrentStates::copy(const Matrix& from, const Matrix& to) {
-  if (from.buffer != nullptr) backend_.store({.x = from, .cache = to, .first = 0});
+void RecurrentStates::copy(std::span<const Matrix> from, std::span<const Matrix> to) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    backend_.store({.x = from[i], .cache = to[i], .first = 0});
+  }
+}
+
+void RecurrentStates::restore(const StateCheckpoint& checkpoint) {
+  EDGEDRAFT_CHECK(checkpoint.states().size() == states_.size());
+  pending_.clear();
+  copy(checkpoint.states(), states_);
+  settled_ = checkpoint.length();
+  if (saved_ > settled_) saved_ = 0;
 }
 
 std::uint32_t RecurrentStates::go_back(std::uint32_t length) {
   pending_.clear();
   if (saved_ > 0 && saved_ <= length) {
-    for (const Layer& layer : layers_) {
-      copy(layer.convolution_saved, layer.convolution_state);
-      copy(layer.delta_saved, layer.delta_state);
-    }
+    copy(saved_states_, states_);
     settled_ = saved_;
     return settled_;
   }
   std::vector<float> zeros;
-  for (const Layer& layer : layers_) {
-    for (const Matrix& state : {layer.convolution_state, layer.delta_state}) {
-      if (state.buffer == nullptr) continue;
-      zeros.resize(std::max<std::size_t>(zeros.size(), std::size_t{state.rows} * state.cols));
-      backend_.write(state, std::span(zeros).first(std::size_t{state.rows} * state.cols));
-    }
+  for (const Matrix& state : states_) {
+    zeros.resize(std::max<std::size_t>(zeros.size(), std::size_t{state.rows} * state.cols));
+    backend_.write(state, std::span(zeros).first(std::size_t{state.rows} * state.cols));
   }
   settled_ = 0;
   saved_ = 0;

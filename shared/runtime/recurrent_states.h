@@ -10,11 +10,14 @@
 
 namespace edgedraft {
 
+class StateCheckpoint;
+
 // States of one sequence in the layers that keep no keys and values, and the rows that rebuild the
 // states of drafted positions (RecurrentRows).
 //
 // The states cover the settled positions 0..settled()-1; the positions after them are rows that the
-// next call folds in. A checkpoint is a copy of the states, to which a sequence can go back.
+// next call folds in. A sequence can go back to a copy of the states: its own, or a checkpoint of a
+// pool, which other sequences may continue, too.
 class RecurrentStates {
  public:
   // `rows_max`: drafted rows after the settled positions. Throws DeviceError if out of memory.
@@ -22,6 +25,12 @@ class RecurrentStates {
 
   // Bytes of one sequence; 0 for a decoder without such layers.
   static std::uint64_t bytes(const DecoderConfig& config, std::uint32_t rows_max);
+  // Bytes of one copy of the states; 0 for a decoder without such layers.
+  static std::uint64_t copy_bytes(const DecoderConfig& config);
+  // Places one copy of the states at `offset` floats: per layer the convolution's inputs, then the
+  // delta net's matrices.
+  static std::vector<Matrix> lay_out(const DecoderConfig& config, Buffer& memory,
+                                     std::uint64_t offset);
 
   std::uint32_t settled() const { return settled_; }
   std::uint32_t rows_max() const { return rows_max_; }
@@ -32,6 +41,10 @@ class RecurrentStates {
   // Back to the last copy if it covers at most `length` positions, else to the start. Returns the
   // settled positions.
   std::uint32_t go_back(std::uint32_t length);
+  // Copies the states of the settled positions into a checkpoint's matrices.
+  void copy_to(std::span<const Matrix> states) { copy(states_, states); }
+  // Continues after the checkpoint's positions, which have the same tokens.
+  void restore(const StateCheckpoint& checkpoint);
   // Drops positions from `length` on. Requires  settled() <= length
   void shorten(std::uint32_t length);
   // The rows in the given slots, which increase, are the next positions.
@@ -53,15 +66,15 @@ class RecurrentStates {
     Matrix convolution_kept;
     Matrix delta_state;
     Matrix delta_kept;
-    Matrix convolution_saved;
-    Matrix delta_saved;
   };
-  void copy(const Matrix& from, const Matrix& to);
+  void copy(std::span<const Matrix> from, std::span<const Matrix> to);
   RecurrentRows rows(const Matrix& state, const Matrix& kept) const;
 
   Backend& backend_;
   std::uint32_t rows_max_;
   std::unique_ptr<Buffer> memory_;
+  std::vector<Matrix> states_;
+  std::vector<Matrix> saved_states_;
   std::vector<Layer> layers_;  // of the decoder; empty matrices where there is no state
   std::uint32_t settled_ = 0;
   std::uint32_t saved_ = 0;             // positions of the copy; 0: none

@@ -51,12 +51,16 @@ TEST_F(MetricsPageTest, ShowsRecordedValues) {
   metrics_.requests_open.set(5);
   metrics_.requests_running.set(2);
   metrics_.requests_paused.set(1);
+  metrics_.checkpoints.set(3);
+  metrics_.checkpoints_max.set(8);
   metrics_.refused(Refusal::grammars);
   listener_ = {.accepted = 9, .over_limit = 1, .open = 3, .bytes_in = 100, .bytes_out = 200};
 
   auto s = samples();
   EXPECT_EQ(s["build_info{version=\"1.2.3\"}"], 1);
   EXPECT_EQ(s["passes_total"], 3);
+  EXPECT_EQ(s["state_checkpoints"], 3);
+  EXPECT_EQ(s["state_checkpoints_limit"], 8);
   EXPECT_EQ(s["pass_rows_bucket{le=\"1\"}"], 1);
   EXPECT_EQ(s["pass_rows_bucket{le=\"32\"}"], 1);
   EXPECT_EQ(s["pass_rows_bucket{le=\"64\"}"], 2);
