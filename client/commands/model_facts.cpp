@@ -107,7 +107,7 @@ ModelMemory target_memory(const DecoderModel& model, const ModelUse& use) {
   Decoder decoder(*backend, model.config, model.tensors, memory.context_count);
   KvPool::Size pool = decoder.pool_size(0, use.kv_type);
   pool.page_count = pool.pages_for(decoder.slots_max());
-  memory.cache = pool.bytes();
+  memory.cache = decoder.pooled_bytes(decoder.slots_max(), use.kv_type);
   memory.states = RecurrentStates::bytes(model.config, kRecurrentRowsMax);
   memory.checkpoint = RecurrentStates::copy_bytes(model.config);
   {

@@ -4,18 +4,22 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "shared/runtime/checkpoint_pool.h"
-#include "shared/runtime/kv_pool.h"
+#include "shared/runtime/window_pages.h"
 
 namespace edgedraft::server {
 
 // A known prefix of a sequence.
 struct KnownPrefix {
   std::vector<std::uint32_t> pages;  // full pages of keys and values
+  // Pages of layers with windows, which need those of the last positions only: of the last of
+  // `pages`.
+  std::vector<std::uint32_t> window_pages;
   // Recurrent states after the pages; null without pages or without recurrent layers.
   std::shared_ptr<const StateCheckpoint> states = nullptr;
 };
@@ -32,25 +36,34 @@ struct KnownPrefix {
 // The index holds its pages like any sequence. Pages of dropped sequences stay until reclaim()
 // frees them.
 //
+// Layers with windows have pages in a pool of their own. The index gives them up when that pool is
+// short; a prefix then ends earlier, where its last window is known.
+//
 // Threads   one at a time
 class PrefixIndex {
  public:
-  // `needs_states`: the decoder has recurrent layers.
-  // Requires  the pool, and that of the checkpoints, outlive it
-  explicit PrefixIndex(KvPool& pool, bool needs_states = false)
-      : pool_(pool), needs_states_(needs_states) {}
-  ~PrefixIndex() { clear(); }
+  struct Options {
+    KvPool* windowed = nullptr;  // of the layers with windows; null: there are none
+    std::uint32_t window = 0;    // the largest of them
+    bool needs_states = false;   // the decoder has recurrent layers
+  };
+  // Requires  the pools, and that of the checkpoints, outlive it
+  explicit PrefixIndex(KvPool& pool) : PrefixIndex(pool, Options()) {}
+  PrefixIndex(KvPool& pool, const Options& options);
+  ~PrefixIndex();
   PrefixIndex(const PrefixIndex&) = delete;
   PrefixIndex& operator=(const PrefixIndex&) = delete;
 
-  // The longest known prefix of `tokens`, whole pages only; with recurrent layers the longest that
-  // has a checkpoint. The caller must hold the pages before the next call.
+  // The longest known prefix of `tokens`, whole pages only, from which a sequence can continue: its
+  // windows have their pages, and its states a checkpoint. The caller must hold the pages before
+  // the next call.
   KnownPrefix find(const std::string& identity, std::span<const std::uint32_t> tokens);
-  // Registers pages for find(), except those whose prefix is known, and a checkpoint after them.
+  // Registers pages for find(), except those whose prefix is known. `window_pages`: of the last of
+  // `pages`; `states`: a checkpoint after them.
   // Requires  tokens.size() == pages.size() * page_slots; each page has an owner; states of
   //           tokens.size() positions or null
   void add(const std::string& identity, std::span<const std::uint32_t> tokens,
-           std::span<const std::uint32_t> pages,
+           std::span<const std::uint32_t> pages, std::span<const std::uint32_t> window_pages = {},
            std::shared_ptr<const StateCheckpoint> states = nullptr);
   // Frees the least recently found page that only the index holds. Returns false if there is none.
   bool reclaim();
@@ -72,6 +85,8 @@ class PrefixIndex {
     std::list<Node*>::iterator place;
     std::shared_ptr<const StateCheckpoint> states;  // after the page; null: none
     std::list<Node*>::iterator states_place;        // set with states
+    std::optional<std::uint32_t> window_page;
+    std::list<Node*>::iterator window_place;  // if it has such a page
   };
 
   Node* child(Node& parent, std::span<const std::uint32_t> tokens) const;
@@ -79,11 +94,20 @@ class PrefixIndex {
   void touch(Node* last);
   void touch_states(Node& node);
   void drop_states(Node& node);
+  // First page of windows that a prefix of `count` pages needs.
+  std::uint32_t needed_from(std::size_t count) const;
+  void drop_window_page(Node& node);
+  // Frees the least recently used page of windows that only the index holds; false if there is
+  // none.
+  bool reclaim_window_page();
 
   KvPool& pool_;
+  KvPool* windowed_;
+  std::uint32_t window_;
   bool needs_states_;
   std::map<std::string, Node> roots_;
-  std::list<Node*> by_use_;  // least recently used first
+  std::list<Node*> by_use_;          // least recently used first
+  std::list<Node*> windows_by_use_;  // nodes with pages of windows, likewise
   // Nodes with a checkpoint, likewise. A checkpoint is used if a sequence continues after it, not
   // if one passes it: few of a long text are needed.
   std::list<Node*> states_by_use_;

@@ -10,19 +10,59 @@
 namespace edgedraft::server {
 namespace {
 
-KvPool::Size pool_size(const SessionParts& parts, std::uint32_t page_count) {
-  return parts.decoder.pool_size(page_count, parts.kv_type);
+// Memory is split between the pools so that both are used up by sessions of this length. Longer
+// ones leave pages of windows to the prefix index.
+constexpr std::uint32_t kUsualTokens = 8192;
+
+// Slots for a whole context followed by a tree.
+std::uint32_t session_slots(const SessionParts& parts) {
+  return parts.context_count + kMaskRowsMax;
 }
 
-// Pages for a whole context followed by a tree.
-std::uint32_t session_pages(const SessionParts& parts) {
-  return pool_size(parts, 0).pages_for(parts.context_count + kMaskRowsMax);
+std::uint64_t bytes_of(const Decoder::PoolSizes& sizes) {
+  return sizes.whole.bytes() + sizes.windowed.bytes();
 }
 
-std::uint32_t pages_within(const SessionParts& parts, std::uint64_t bytes) {
+// Pools for one session of the whole context.
+Decoder::PoolSizes session_pools(const SessionParts& parts) {
+  Decoder::PoolSizes sizes{.whole = parts.decoder.pool_size(0, parts.kv_type), .windowed = {}};
+  if (parts.decoder.window() > 0) {
+    sizes = parts.decoder.pool_sizes(parts.kv_type);
+    sizes.windowed.page_count = WindowPages::pages_for(parts.decoder.window(), session_slots(parts),
+                                                       sizes.windowed.page_slots);
+  }
+  sizes.whole.page_count = sizes.whole.pages_for(session_slots(parts));
+  return sizes;
+}
+
+// Further pages of windows per session, for the prefix index.
+std::uint32_t index_share(const Decoder::PoolSizes& session, const SessionStore::Limits& limits) {
+  return limits.reuses_beginnings ? session.windowed.page_count / 4 : 0;
+}
+
+std::uint32_t pages_within(std::uint64_t bytes, const KvPool::Size& size) {
   // Slots are counted in 32 bits.
   constexpr std::uint64_t kPagesMax = (std::uint64_t{1} << 32) / KvPool::kPageSlots - 1;
-  return static_cast<std::uint32_t>(std::min(bytes / pool_size(parts, 0).page_bytes(), kPagesMax));
+  return static_cast<std::uint32_t>(std::min(bytes / size.page_bytes(), kPagesMax));
+}
+
+// Requires  bytes for session_pools()
+Decoder::PoolSizes pools_within(const SessionParts& parts, const SessionStore::Limits& limits,
+                                std::uint64_t bytes) {
+  Decoder::PoolSizes sizes = session_pools(parts);
+  if (parts.decoder.window() > 0) {
+    KvPool::Size& windowed = sizes.windowed;
+    KvPool::Size usual = sizes.whole;
+    usual.page_count = usual.pages_for(std::min(session_slots(parts), kUsualTokens));
+    const std::uint64_t sessions = std::clamp<std::uint64_t>(
+        bytes / (usual.bytes() + windowed.bytes()), 1, limits.sessions_max);
+    const std::uint64_t pages = sessions * (windowed.page_count + index_share(sizes, limits));
+    const std::uint64_t left = bytes - std::max(sessions * usual.bytes(), sizes.whole.bytes());
+    windowed.page_count =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(pages, pages_within(left, windowed)));
+  }
+  sizes.whole.page_count = pages_within(bytes - sizes.windowed.bytes(), sizes.whole);
+  return sizes;
 }
 
 std::uint64_t checkpoint_bytes(const SessionParts& parts) {
@@ -40,7 +80,7 @@ std::uint32_t checkpoints_within(const SessionParts& parts, const SessionStore::
                                  std::uint64_t bytes) {
   const std::uint64_t wanted = checkpoints_wanted(parts, limits);
   if (wanted == 0) return 0;
-  const std::uint64_t least = pool_size(parts, session_pages(parts)).bytes();
+  const std::uint64_t least = bytes_of(session_pools(parts));
   const std::uint64_t most = std::min(bytes / 4, bytes - std::min(bytes, least));
   constexpr std::uint64_t kCheckpointsMax = 1 << 20;
   return static_cast<std::uint32_t>(
@@ -54,24 +94,28 @@ std::uint64_t pass_floats(const SessionParts& parts, const SessionStore::Limits&
          limits.scratch_bytes / sizeof(float);
 }
 
-}  // namespace
+SessionPools open_pools(const SessionParts& parts, const Decoder::PoolSizes& sizes,
+                        std::uint32_t checkpoints) {
+  Backend& backend = parts.decoder.backend();
+  SessionPools pools{.whole = std::make_unique<KvPool>(backend, sizes.whole)};
+  if (!sizes.windowed.kv_cols.empty()) {
+    pools.windowed = std::make_unique<KvPool>(backend, sizes.windowed);
+  }
+  if (checkpoints > 0) {
+    pools.checkpoints =
+        std::make_unique<CheckpointPool>(backend, parts.decoder.config(), checkpoints);
+  }
+  return pools;
+}
 
-SessionStore::Pools SessionStore::make_pools(const SessionParts& parts, const Limits& limits) {
+SessionPools make_pools(const SessionParts& parts, const SessionStore::Limits& limits) {
   Backend& backend = parts.decoder.backend();
   const std::uint64_t passes = pass_floats(parts, limits);
-  const auto make = [&](std::uint32_t page_count, std::uint32_t checkpoints) {
-    Pools pools{.pages = std::make_unique<KvPool>(backend, pool_size(parts, page_count))};
-    if (checkpoints > 0) {
-      pools.checkpoints =
-          std::make_unique<CheckpointPool>(backend, parts.decoder.config(), checkpoints);
-    }
-    return pools;
-  };
   if (limits.kv_bytes_max > 0) {
     try {
       const std::uint32_t checkpoints = checkpoints_within(parts, limits, limits.kv_bytes_max);
       const std::uint64_t left = limits.kv_bytes_max - checkpoints * checkpoint_bytes(parts);
-      Pools pools = make(pages_within(parts, left), checkpoints);
+      SessionPools pools = open_pools(parts, pools_within(parts, limits, left), checkpoints);
       backend.allocate(passes);  // checks availability
       return pools;
     } catch (const DeviceError& e) {
@@ -80,27 +124,33 @@ SessionStore::Pools SessionStore::make_pools(const SessionParts& parts, const Li
                         " MiB: give a smaller --kv-memory");
     }
   }
-  const std::uint32_t least = session_pages(parts);
-  std::uint64_t bytes = limits.sessions_max * session_bytes(parts) +
-                        checkpoints_wanted(parts, limits) * checkpoint_bytes(parts);
+  const Decoder::PoolSizes session = session_pools(parts);
+  const std::uint64_t least = bytes_of(session);
+  std::uint64_t bytes =
+      limits.sessions_max * (SessionStore::session_bytes(parts) +
+                             index_share(session, limits) * session.windowed.page_bytes()) +
+      checkpoints_wanted(parts, limits) * checkpoint_bytes(parts);
   if (limits.device_bytes > 0) bytes = std::min(bytes, limits.device_bytes / 2);
-  std::uint32_t checkpoints = checkpoints_within(parts, limits, bytes);
-  std::uint32_t pages =
-      std::max(pages_within(parts, bytes - checkpoints * checkpoint_bytes(parts)), least);
-  for (;; pages = std::max(pages / 2, least), checkpoints /= 2) {
+  bytes = std::max(bytes, least);
+  for (;; bytes = std::max(bytes / 2, least)) {
+    const std::uint32_t checkpoints = checkpoints_within(parts, limits, bytes);
+    const Decoder::PoolSizes sizes =
+        pools_within(parts, limits, bytes - checkpoints * checkpoint_bytes(parts));
     try {
-      Pools pools = make(pages, checkpoints);
+      SessionPools pools = open_pools(parts, sizes, checkpoints);
       // Server-side drafters need memory as well.
-      backend.allocate(std::max(pools.pages->size().bytes() / sizeof(float) / 8, passes));
+      backend.allocate(std::max(bytes_of(sizes) / sizeof(float) / 8, passes));
       return pools;
     } catch (const DeviceError& e) {
-      if (pages > least || checkpoints > 0) continue;
+      if (bytes > least) continue;
       throw DeviceError(std::string(e.what()) +
                         "; not even one session and its pass fit into memory: give a smaller "
                         "--ctx or a smaller model");
     }
   }
 }
+
+}  // namespace
 
 Error too_little_kv_memory(std::uint32_t context_count, std::uint64_t session_bytes,
                            std::uint64_t drafter_bytes) {
@@ -128,21 +178,21 @@ wire::SessionId random_session_id() {
 }
 
 SessionStore::SessionStore(SessionParts parts, const Limits& limits, std::function<Instant()> now)
-    : SessionStore(parts, limits, std::move(now), make_pools(parts, limits)) {}
-
-SessionStore::SessionStore(const SessionParts& parts, const Limits& limits,
-                           std::function<Instant()> now, Pools pools)
-    : parts_(parts),
+    : parts_(std::move(parts)),
       limits_(limits),
       now_(std::move(now)),
-      pool_(std::move(pools.pages)),
-      checkpoints_(std::move(pools.checkpoints)),
-      index_(*pool_, parts_.decoder.is_recurrent()),
+      pools_(make_pools(parts_, limits)),
+      index_(*pools_.whole, {.windowed = pools_.windowed.get(),
+                             .window = parts_.decoder.window(),
+                             .needs_states = parts_.decoder.is_recurrent()}),
       grammars_(now_) {
   // Pages alone do not continue a sequence whose layers keep states.
-  if (parts_.decoder.is_recurrent() && !checkpoints_) limits_.reuses_beginnings = false;
+  if (parts_.decoder.is_recurrent() && !pools_.checkpoints) limits_.reuses_beginnings = false;
   // Otherwise a prompt or a draft might wait forever.
-  EDGEDRAFT_CHECK(pool_->size().page_count >= session_pages(parts_));
+  const Decoder::PoolSizes least = session_pools(parts_);
+  EDGEDRAFT_CHECK(pools_.whole->size().page_count >= least.whole.page_count);
+  EDGEDRAFT_CHECK(!pools_.windowed ||
+                  pools_.windowed->size().page_count >= least.windowed.page_count);
 }
 
 Result<void> SessionStore::check(const SessionParts& parts, const Limits& limits) {
@@ -154,7 +204,7 @@ Result<void> SessionStore::check(const SessionParts& parts, const Limits& limits
 }
 
 std::uint64_t SessionStore::session_bytes(const SessionParts& parts) {
-  return pool_size(parts, session_pages(parts)).bytes() +
+  return parts.decoder.pooled_bytes(session_slots(parts), parts.kv_type) +
          RecurrentStates::bytes(parts.decoder.config(), kRecurrentRowsMax);
 }
 
@@ -173,7 +223,7 @@ Result<Session*> SessionStore::find_or_make(std::uint64_t connection_id,
   if (auto room = make_room(identity); !room) return room.error();
   std::optional<KvCache> cache;
   try {
-    cache.emplace(parts_.decoder.make_cache(*pool_));
+    cache.emplace(scratch_cache());
   } catch (const DeviceError& e) {  // for the states of recurrent layers
     return Error{Errc::refused,
                  "no memory for another session (" + std::string(e.what()) + "): try again later"};
@@ -263,14 +313,16 @@ bool SessionStore::admit(Session& session, Instant waiting_since) {
   TargetSession& target = session.target;
   const KnownPrefix known = index_.find(session.identity, target.skippable_tokens());
   const auto known_count =
-      static_cast<std::uint32_t>(known.pages.size()) * pool_->size().page_slots;
+      static_cast<std::uint32_t>(known.pages.size()) * pools_.whole->size().page_slots;
   const std::uint32_t own_count = target.valid_count();
-  if (known_count > own_count) target.adopt(known.pages, known.states.get());
-  if (checkpoints_) target.set_checkpoint(known_count);
+  if (known_count > own_count) {
+    target.adopt(known.pages, known.window_pages, known.states.get());
+  }
+  if (pools_.checkpoints) target.set_checkpoint(known_count);
   session.remembered_count = 0;
   const Instant now = now_();
   const Instant idle_before = is_patient(waiting_since) ? now - limits_.idle_grace : now;
-  if (find_pages(pages_missing(session), session, idle_before) && target.reserve()) {
+  if (find_pages(session, idle_before) && target.reserve()) {
     tokens_reused_ += target.valid_count() - own_count;
     return true;
   }
@@ -279,10 +331,10 @@ bool SessionStore::admit(Session& session, Instant waiting_since) {
 }
 
 bool SessionStore::grow(Session& session) {
-  if (session.target.probe_rows() > 0 && !find_spare_pages(pages_missing(session))) {
+  if (session.target.probe_rows() > 0 && !find_spare_pages(session)) {
     session.target.drop_probes();
   }
-  return find_pages(pages_missing(session), session, now_()) && session.target.reserve();
+  return find_pages(session, now_()) && session.target.reserve();
 }
 
 bool SessionStore::give_up_proposer(const Session& wanting) {
@@ -300,16 +352,22 @@ bool SessionStore::give_up_proposer(const Session& wanting) {
 
 void SessionStore::remember(Session& session) {
   if (!limits_.reuses_beginnings) return;
-  if (checkpoints_) {
+  if (pools_.checkpoints) {
     remember_states(session);
     return;
   }
-  const std::uint32_t page_slots = pool_->size().page_slots;
+  const std::uint32_t page_slots = pools_.whole->size().page_slots;
   auto tokens = session.target.settled_tokens();
   tokens = tokens.first(tokens.size() - tokens.size() % page_slots);
   if (tokens.size() == session.remembered_count) return;
-  index_.add(session.identity, tokens,
-             session.target.cache().pages().first(tokens.size() / page_slots));
+  const KvCache& cache = session.target.cache();
+  const std::size_t count = tokens.size() / page_slots;
+  std::span<const std::uint32_t> window_pages;
+  if (const WindowPages* const windowed = cache.windowed()) {
+    window_pages = windowed->table().first(count);
+    window_pages = window_pages.subspan(std::min<std::size_t>(windowed->first(), count));
+  }
+  index_.add(session.identity, tokens, cache.pages().first(count), window_pages);
   session.remembered_count = tokens.size();
 }
 
@@ -319,38 +377,56 @@ void SessionStore::remember_states(Session& session) {
   if (count == 0) return;
   target.set_checkpoint(count);
   const auto tokens = target.tokens().first(count);
-  const auto pages = target.cache().pages().first(count / pool_->size().page_slots);
+  const auto pages = target.cache().pages().first(count / pools_.whole->size().page_slots);
   if (index_.find(session.identity, tokens).pages.size() == pages.size()) return;
-  auto states = target.save_states(*checkpoints_);
-  while (!states && index_.reclaim_states()) states = target.save_states(*checkpoints_);
-  if (states) index_.add(session.identity, tokens, pages, std::move(states));
+  auto states = target.save_states(*pools_.checkpoints);
+  while (!states && index_.reclaim_states()) states = target.save_states(*pools_.checkpoints);
+  if (states) index_.add(session.identity, tokens, pages, {}, std::move(states));
 }
 
 SessionStore::Memory SessionStore::memory() const {
-  const KvPool::Size& pages = pool_->size();
-  const std::uint32_t checkpoints = checkpoints_ ? checkpoints_->count() : 0;
-  const std::uint32_t taken = checkpoints_ ? checkpoints_->used_count() : 0;
-  const std::uint64_t each = checkpoint_bytes(parts_);
-  return {.bytes = pages.bytes() + checkpoints * each,
-          .bytes_held = pool_->used_count() * pages.page_bytes() + taken * each,
-          .pages = pages.page_count,
-          .pages_held = pool_->used_count(),
-          .pages_known = static_cast<std::uint32_t>(index_.page_count()),
-          .checkpoints = checkpoints,
-          .checkpoints_held = taken,
-          .tokens_reused = tokens_reused_,
-          .evictions = evictions_};
+  const KvPool::Size& whole = pools_.whole->size();
+  Memory memory{.bytes = whole.bytes(),
+                .bytes_held = pools_.whole->used_count() * whole.page_bytes(),
+                .pages = whole.page_count,
+                .pages_held = pools_.whole->used_count(),
+                .pages_known = static_cast<std::uint32_t>(index_.page_count()),
+                .tokens_reused = tokens_reused_,
+                .evictions = evictions_};
+  if (pools_.windowed) {
+    const KvPool::Size& windowed = pools_.windowed->size();
+    memory.windowed_pages = windowed.page_count;
+    memory.windowed_pages_held = pools_.windowed->used_count();
+    memory.bytes += windowed.bytes();
+    memory.bytes_held += memory.windowed_pages_held * windowed.page_bytes();
+  }
+  if (pools_.checkpoints) {
+    const std::uint64_t each = checkpoint_bytes(parts_);
+    memory.checkpoints = pools_.checkpoints->count();
+    memory.checkpoints_held = pools_.checkpoints->used_count();
+    memory.bytes += memory.checkpoints * each;
+    memory.bytes_held += memory.checkpoints_held * each;
+  }
+  return memory;
 }
 
-bool SessionStore::find_spare_pages(std::uint32_t count) {
-  while (pool_->free_count() < count) {
+KvCache SessionStore::scratch_cache() {
+  return pools_.windowed ? parts_.decoder.make_cache(*pools_.whole, *pools_.windowed)
+                         : parts_.decoder.make_cache(*pools_.whole);
+}
+
+bool SessionStore::find_spare_pages(const Session& wanting) {
+  const TargetSession& target = wanting.target;
+  if (!target.cache().has_windows_for(target.slots_wanted())) return false;
+  const std::uint32_t count = pages_missing(wanting);
+  while (pools_.whole->free_count() < count) {
     if (!index_.reclaim()) return false;
   }
   return true;
 }
 
-bool SessionStore::find_pages(std::uint32_t count, const Session& wanting, Instant idle_before) {
-  while (!find_spare_pages(count)) {
+bool SessionStore::find_pages(const Session& wanting, Instant idle_before) {
+  while (!find_spare_pages(wanting)) {
     if (!evict(wanting, idle_before)) return false;
   }
   return true;
@@ -378,8 +454,8 @@ bool SessionStore::evict(const Session& wanting, Instant idle_before) {
 }
 
 std::uint32_t SessionStore::pages_missing(const Session& session) const {
-  const std::uint32_t wanted = pool_->size().pages_for(session.target.slots_wanted());
-  return wanted - std::min(wanted, pool_->size().pages_for(session.target.cache().slots()));
+  const std::uint32_t wanted = pools_.whole->size().pages_for(session.target.slots_wanted());
+  return wanted - std::min(wanted, pools_.whole->size().pages_for(session.target.cache().slots()));
 }
 
 Result<void> SessionStore::make_room(const std::string& identity) {

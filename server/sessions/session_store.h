@@ -50,7 +50,19 @@ struct SessionParts {
   std::shared_ptr<const TokenTexts> texts{};
 };
 
-// All sessions, the connections bound to them, and the page pool of their keys and values.
+// Memory of all sessions: pages of layers that see all positions, and of layers with windows (null
+// if all layers share a pool), and checkpoints of recurrent states (null if there are none).
+struct SessionPools {
+  std::unique_ptr<KvPool> whole;
+  std::unique_ptr<KvPool> windowed{};
+  std::unique_ptr<CheckpointPool> checkpoints{};
+};
+
+// All sessions, the connections bound to them, and the page pools of their keys and values.
+//
+// If only some layers have windows, these have a pool of their own, of which a session needs a
+// bounded number of pages whatever its length (WindowPages). Sessions are promised these pages, and
+// the prefix index keeps what they do not hold.
 //
 // A session gets pages for a whole prompt before the prompt starts (admit), and for each draft
 // before its pass (grow). If pages run short, these are evicted in order: pages held by the prefix
@@ -82,7 +94,7 @@ class SessionStore {
 
   // Errors    usage  the memory does not hold a session of the whole context
   static Result<void> check(const SessionParts& parts, const Limits& limits);
-  // Bytes of keys and values per session of the whole context.
+  // Bytes of keys and values per session of the whole context, at most.
   static std::uint64_t session_bytes(const SessionParts& parts);
 
   // The session bound to the connection; null before its first prompt, or after another connection
@@ -137,45 +149,40 @@ class SessionStore {
   void remember(Session& session);
 
   struct Memory {
-    std::uint64_t bytes;        // size of the pools, at most the limit
+    std::uint64_t bytes;        // size of all pools, at most the limit
     std::uint64_t bytes_held;   // in use
-    std::uint32_t pages;        // pool size
-    std::uint32_t pages_held;   // held by sessions or the prefix index
-    std::uint32_t pages_known;  // in the prefix index
+    std::uint32_t pages;        // size of the pool of layers without a window
+    std::uint32_t pages_held;   // of them, held by sessions or the prefix index
+    std::uint32_t pages_known;  // of them, in the prefix index
+    // Of layers with windows, and those in use.
+    std::uint32_t windowed_pages = 0;
+    std::uint32_t windowed_pages_held = 0;
     // Checkpoints of recurrent states that the memory holds, and those in use.
-    std::uint32_t checkpoints;
-    std::uint32_t checkpoints_held;
+    std::uint32_t checkpoints = 0;
+    std::uint32_t checkpoints_held = 0;
     std::uint64_t tokens_reused;  // prompt tokens served from shared pages
     std::uint64_t evictions;      // sessions evicted for others, idle or not
   };
   Memory memory() const;
   // A cache without pages that belongs to no session.
-  KvCache scratch_cache() { return parts_.decoder.make_cache(*pool_); }
+  KvCache scratch_cache();
 
  private:
-  struct Pools {
-    std::unique_ptr<KvPool> pages;
-    std::unique_ptr<CheckpointPool> checkpoints{};
-  };
-  static Pools make_pools(const SessionParts& parts, const Limits& limits);
-  SessionStore(const SessionParts& parts, const Limits& limits, std::function<Instant()> now,
-               Pools pools);
-
   void let_go(Session& session);
   void remember_states(Session& session);
   Result<void> make_room(const std::string& identity);
-  // Frees pages that only the index holds until `count` are free; false if it cannot.
-  bool find_spare_pages(std::uint32_t count);
-  // Frees pages until `count` are free, evicting connected sessions not used since `idle_before`.
-  bool find_pages(std::uint32_t count, const Session& wanting, Instant idle_before);
+  // Frees pages that only the index holds until the session's request has enough; false if it
+  // cannot.
+  bool find_spare_pages(const Session& wanting);
+  // Likewise, evicting connected sessions not used since `idle_before`.
+  bool find_pages(const Session& wanting, Instant idle_before);
   bool evict(const Session& wanting, Instant idle_before);
   std::uint32_t pages_missing(const Session& session) const;
 
   SessionParts parts_;
   Limits limits_;
   std::function<Instant()> now_;
-  std::unique_ptr<KvPool> pool_;
-  std::unique_ptr<CheckpointPool> checkpoints_;  // null: none, or no recurrent layers
+  SessionPools pools_;
   PrefixIndex index_;
   std::uint64_t tokens_reused_ = 0;
   std::uint64_t evictions_ = 0;

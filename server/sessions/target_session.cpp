@@ -105,7 +105,7 @@ std::optional<PrefillOutcome> TargetSession::decided(const PrefillRequest& reque
                                                  request.tokens.begin());
   // The target must choose the first token it has not chosen yet.
   if (common == chosen.size()) return std::nullopt;
-  // A shared page cannot be cut.
+  // A shared page cannot be cut, and pages of windows may have been returned.
   if (!cache_.can_keep(base + common)) return std::nullopt;
   PrefillOutcome outcome{.accepted_count = common, .next = chosen[common]};
   // The previous request may have set it.

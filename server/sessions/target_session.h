@@ -159,10 +159,12 @@ class TargetSession {
   std::span<const std::uint32_t> settled_tokens() const;
   // Prompt tokens whose rows decide nothing; they need not run if their keys and values are known.
   std::span<const std::uint32_t> skippable_tokens() const;
-  // Adopts shared pages, and the recurrent states after them, for the first tokens.
+  // Adopts shared pages for the first tokens, those of windows for the last of them, and the
+  // recurrent states after them.
   // Requires  a prompt, tokens as in skippable_tokens()
-  void adopt(std::span<const std::uint32_t> pages, const StateCheckpoint* states = nullptr) {
-    cache_.adopt(pages, states);
+  void adopt(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> window_pages = {},
+             const StateCheckpoint* states = nullptr) {
+    cache_.adopt(pages, window_pages, states);
   }
   // Drops all keys and values; the prompt then runs from its first token.
   // Requires  a prompt, no pass yet

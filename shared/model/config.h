@@ -157,6 +157,16 @@ struct DecoderConfig {
     }
     return cols;
   }
+  // Windows of those layers, 0: none. A layer that reads another's keys has its window.
+  std::vector<std::uint32_t> kv_windows() const {
+    std::vector<std::uint32_t> windows;
+    for (std::uint32_t i = 0; i < layer_count; ++i) {
+      const LayerPlan layer_plan = plan(i);
+      if (layer_plan.mixer != Mixer::attention || layer_plan.kv_back != 0) continue;
+      windows.push_back(layer_plan.window);
+    }
+    return windows;
+  }
   bool is_recurrent() const {
     for (std::uint32_t i = 0; i < layer_count; ++i) {
       if (plan(i).mixer != Mixer::attention) return true;

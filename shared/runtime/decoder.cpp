@@ -16,6 +16,14 @@ StatePlanes planes_of(const DecoderConfig& config, std::vector<std::uint32_t> st
   return {.states = std::move(states), .cols = cols};
 }
 
+// 0 without a layer that sees all positions: sequences are counted by its pages. 0 with recurrent
+// layers, too, which no family combines with windows.
+std::uint32_t window_of(const DecoderConfig& config) {
+  const std::vector<std::uint32_t> windows = config.kv_windows();
+  if (config.is_recurrent() || std::ranges::count(windows, 0u) == 0) return 0;
+  return *std::ranges::max_element(windows);
+}
+
 float number_of(const TensorView& stored, float fallback) {
   float number = fallback;
   if (stored.present()) dequantize_row(stored.type, stored.bytes, std::span(&number, 1));
@@ -29,6 +37,7 @@ Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTen
     : backend_(backend),
       config_(config),
       positions_max_(positions_max),
+      window_(window_of(config)),
       planes_(planes_of(config, std::move(states))),
       store_(backend),
       embedding_(store_.add(tensors.token_embd)),
@@ -50,6 +59,7 @@ Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTen
   std::uint32_t cached = 0;
   for (std::uint32_t i = 0; i < config_.layer_count; ++i) {
     const LayerPlan plan = config_.plan(i);
+    EDGEDRAFT_CHECK(config_.plan(i - plan.kv_back).window == plan.window);
     layers_.push_back(make_layer(plan, tensors.layers[i]));
     caches_.push_back(plan.kv_back == 0 ? cached : caches_[i - plan.kv_back]);
     if (plan.mixer == Mixer::attention && plan.kv_back == 0) ++cached;
@@ -112,6 +122,40 @@ KvCache Decoder::make_cache(KvPool& pool) const {
   return cache;
 }
 
+Decoder::PoolSizes Decoder::pool_sizes(DType type, std::uint32_t page_slots) const {
+  EDGEDRAFT_CHECK(window_ > 0);
+  PoolSizes sizes{.whole = pool_size(0, type, page_slots),
+                  .windowed = pool_size(0, type, page_slots)};
+  sizes.whole.kv_cols.clear();
+  sizes.windowed.kv_cols.clear();
+  sizes.windowed.planes = {};
+  const std::vector<std::uint32_t> cols = config_.kv_cols();
+  const std::vector<std::uint32_t> windows = config_.kv_windows();
+  for (std::size_t i = 0; i < cols.size(); ++i) {
+    (windows[i] > 0 ? sizes.windowed : sizes.whole).kv_cols.push_back(cols[i]);
+  }
+  return sizes;
+}
+
+KvCache Decoder::make_cache(KvPool& whole, KvPool& windowed) const {
+  const PoolSizes sizes = pool_sizes();
+  EDGEDRAFT_CHECK(whole.size().kv_cols == sizes.whole.kv_cols && whole.size().planes == planes_ &&
+                  windowed.size().kv_cols == sizes.windowed.kv_cols);
+  return KvCache(whole, windowed, config_.kv_windows(), slots_max());
+}
+
+std::uint64_t Decoder::pooled_bytes(std::uint32_t slots, DType type) const {
+  if (window_ == 0) {
+    KvPool::Size all = pool_size(0, type);
+    all.page_count = all.pages_for(slots);
+    return all.bytes();
+  }
+  PoolSizes sizes = pool_sizes(type);
+  sizes.whole.page_count = sizes.whole.pages_for(slots);
+  sizes.windowed.page_count = WindowPages::pages_for(window_, slots, sizes.windowed.page_slots);
+  return sizes.whole.bytes() + sizes.windowed.bytes();
+}
+
 void Decoder::forward(KvCache& cache, std::span<const std::uint32_t> tokens,
                       const RowBatch& batch) {
   const SequenceRows one{.cache = &cache, .tokens = tokens, .batch = batch};
@@ -123,6 +167,7 @@ void Decoder::forward(std::span<const SequenceRows> sequences) {
   for (const SequenceRows& rows : sequences) {
     EDGEDRAFT_CHECK(rows.tokens.size() == rows.batch.positions.size());
     EDGEDRAFT_CHECK(rows.batch.first_slot + rows.tokens.size() <= rows.cache->slots());
+    rows.cache->begin_rows(rows.batch.positions, rows.batch.first_slot);
     tokens_.insert(tokens_.end(), rows.tokens.begin(), rows.tokens.end());
   }
   EDGEDRAFT_CHECK(!tokens_.empty() && tokens_.size() <= kMaskRowsMax);

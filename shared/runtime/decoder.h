@@ -47,12 +47,26 @@ class Decoder {
   bool is_recurrent() const { return config_.is_recurrent(); }
   // Unsettled rows per sequence and pass that a cache from a pool has room for.
   std::uint32_t tree_rows_max() const { return is_recurrent() ? kRecurrentRowsMax : kMaskRowsMax; }
-  // A cache of slots_max() slots for one sequence: with its own memory, or from a pool made for
-  // this decoder, initially without memory.
+  // Largest window of the layers; 0 if no layer has one, or none lacks one. Caches can return the
+  // pages before it.
+  std::uint32_t window() const { return window_; }
+  // A cache of slots_max() slots for one sequence: with its own memory, or from pools made for this
+  // decoder, initially without memory.
   KvCache make_cache(DType type = DType::f32) const;
   KvPool::Size pool_size(std::uint32_t page_count, DType type = DType::f32,
                          std::uint32_t page_slots = KvPool::kPageSlots) const;
   KvCache make_cache(KvPool& pool) const;
+  // Sizes of two pools, one of them for the layers with windows, and a cache from such pools.
+  // Requires  window() > 0
+  struct PoolSizes {
+    KvPool::Size whole;
+    KvPool::Size windowed;
+  };
+  PoolSizes pool_sizes(DType type = DType::f32,
+                       std::uint32_t page_slots = KvPool::kPageSlots) const;
+  KvCache make_cache(KvPool& whole, KvPool& windowed) const;
+  // Bytes of the pages of a sequence of `slots` slots, at most.
+  std::uint64_t pooled_bytes(std::uint32_t slots, DType type) const;
 
   // Runs `tokens` through all layers and leaves the rows' features. Stores keys, values and states
   // in the cache from batch.first_slot on; the caller sets the cache's length.
@@ -90,6 +104,7 @@ class Decoder {
   Backend& backend_;
   DecoderConfig config_;
   std::uint32_t positions_max_;
+  std::uint32_t window_;
   StatePlanes planes_;
   WeightStore store_;
   std::optional<OwnedMatrix> cos_sin_;

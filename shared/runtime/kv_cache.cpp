@@ -9,6 +9,15 @@
 
 namespace edgedraft {
 
+namespace {
+
+// All pages of windows come from one pool, so the largest window decides how long they stay.
+std::uint32_t largest(std::span<const std::uint32_t> windows) {
+  return *std::ranges::max_element(windows);
+}
+
+}  // namespace
+
 template <class Change>
 void KvCache::for_each_view(const Change& change) {
   for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
@@ -48,6 +57,29 @@ KvCache::KvCache(KvPool& pool, std::uint32_t capacity)
   }
 }
 
+KvCache::KvCache(KvPool& pool, KvPool& windowed, std::span<const std::uint32_t> windows,
+                 std::uint32_t capacity)
+    : backend_(&pool.backend()),
+      pool_(&pool),
+      capacity_(capacity),
+      windowed_(std::make_unique<WindowPages>(windowed, largest(windows))),
+      planes_(pool.size().planes) {
+  EDGEDRAFT_CHECK(pool.size().page_slots == windowed.size().page_slots);
+  EDGEDRAFT_CHECK(windows.size() == pool.size().kv_cols.size() + windowed.size().kv_cols.size());
+  std::uint32_t of_pool = 0;
+  std::uint32_t of_windows = 0;
+  for (const std::uint32_t window : windows) {
+    const KvPool& from = window > 0 ? windowed : pool;
+    const std::uint32_t layer = window > 0 ? of_windows++ : of_pool++;
+    keys_.emplace_back(from.keys(layer), pages_, from.size().page_slots);
+    values_.emplace_back(from.values(layer), pages_, from.size().page_slots);
+    is_windowed_.push_back(window > 0);
+  }
+  for (std::uint32_t plane = 0; plane < planes_.count(); ++plane) {
+    states_.emplace_back(pool.states(plane), pages_, pool.size().page_slots);
+  }
+}
+
 KvCache::~KvCache() {
   for (const std::uint32_t page : pages_) pool_->give_back(page);
 }
@@ -65,7 +97,8 @@ void KvCache::set_states(std::unique_ptr<RecurrentStates> recurrent) {
 void KvCache::set_length(std::uint32_t length) {
   if (recurrent_ != nullptr) {
     if (length < recurrent_->settled()) {
-      length = recurrent_->go_back(can_cut(recurrent_->saved()) ? length : 0);
+      const std::uint32_t saved = recurrent_->saved();
+      length = recurrent_->go_back(kept_length(saved) == saved ? length : 0);
     } else if (length > length_) {
       std::vector<std::uint32_t> slots(length - length_);
       std::iota(slots.begin(), slots.end(), length_);
@@ -80,22 +113,26 @@ void KvCache::set_length(std::uint32_t length) {
 void KvCache::resize(std::uint32_t length) {
   EDGEDRAFT_CHECK(length <= slots());
   const bool shorter = length < length_;
-  const bool keeps_all = can_keep(length);
-  length_ = length;
-  if (pool_ == nullptr || !shorter) return;
-  if (!keeps_all) length_ -= length % pool_->size().page_slots;
-  trim();
+  length_ = kept_length(length);
+  if (shorter) trim();
+  if (windowed_ == nullptr) return;
+  windowed_->slide(length_);
+  update_views();
+}
+
+std::uint32_t KvCache::kept_length(std::uint32_t length) const {
+  if (pool_ == nullptr || length >= length_) return length;
+  const std::uint32_t page_slots = pool_->size().page_slots;
+  const std::uint32_t page = length / page_slots;
+  const bool is_shared =
+      pool_->holders(pages_[page]) > 1 || (windowed_ != nullptr && windowed_->is_shared(page));
+  if (is_shared) length -= length % page_slots;
+  return windowed_ == nullptr || windowed_->covers(length) ? length : 0;
 }
 
 bool KvCache::can_keep(std::uint32_t length) const {
   if (recurrent_ != nullptr && length < recurrent_->settled()) return false;
-  return length >= length_ ? length <= slots() : can_cut(length);
-}
-
-bool KvCache::can_cut(std::uint32_t length) const {
-  if (pool_ == nullptr) return true;
-  const std::uint32_t page_slots = pool_->size().page_slots;
-  return length % page_slots == 0 || pool_->holders(pages_[length / page_slots]) == 1;
+  return length <= slots() && kept_length(length) == length;
 }
 
 void KvCache::keep(std::span<const std::uint32_t> slots) {
@@ -115,28 +152,50 @@ void KvCache::keep(std::span<const std::uint32_t> slots) {
 
 bool KvCache::reserve(std::uint32_t slots) {
   EDGEDRAFT_CHECK(slots <= capacity_);
-  if (slots <= this->slots()) return true;
-  const std::uint32_t wanted = pool_->size().pages_for(slots);
+  if (slots <= this->slots() && windowed_ == nullptr) return true;
+  const std::uint32_t wanted =
+      std::max(pool_->size().pages_for(slots), static_cast<std::uint32_t>(pages_.size()));
   if (wanted - pages_.size() > pool_->free_count()) return false;
+  if (windowed_ != nullptr && !windowed_->promise(slots)) return false;
   while (pages_.size() < wanted) pages_.push_back(pool_->take());
   update_views();
   return true;
 }
 
-void KvCache::trim() {
-  if (pool_ != nullptr) give_back_from(pool_->size().pages_for(length_));
+bool KvCache::has_windows_for(std::uint32_t slots) const {
+  return windowed_ == nullptr || windowed_->can_promise(slots);
 }
 
-void KvCache::adopt(std::span<const std::uint32_t> pages, const StateCheckpoint* states) {
+void KvCache::begin_rows(std::span<const std::uint32_t> positions, std::uint32_t first_slot) {
+  if (windowed_ == nullptr || positions.empty()) return;
+  EDGEDRAFT_CHECK(windowed_->covers(*std::ranges::min_element(positions)));
+  windowed_->take(first_slot + static_cast<std::uint32_t>(positions.size()));
+  update_views();
+}
+
+void KvCache::trim() {
+  if (pool_ == nullptr) return;
+  give_back_from(pool_->size().pages_for(length_));
+  if (windowed_ == nullptr) return;
+  windowed_->cut(length_);
+  update_views();
+}
+
+void KvCache::adopt(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> windowed,
+                    const StateCheckpoint* states) {
   EDGEDRAFT_CHECK((recurrent_ == nullptr) == (states == nullptr));
   if (states != nullptr) {
     EDGEDRAFT_CHECK(states->length() == pages.size() * pool_->size().page_slots);
     recurrent_->restore(*states);
   }
+  if (windowed_ != nullptr) {
+    windowed_->adopt(static_cast<std::uint32_t>(pages.size()), windowed);
+  }
   for (const std::uint32_t page : pages) pool_->share(page);
   give_back_from(0);
   pages_.assign(pages.begin(), pages.end());
   length_ = slots();
+  EDGEDRAFT_CHECK(windowed_ == nullptr || windowed_->covers(length_));
   update_views();
 }
 
@@ -150,6 +209,9 @@ void KvCache::give_back_from(std::uint32_t page) {
 
 void KvCache::update_views() {
   for_each_view([&](CacheView& view) { view.pages = pages_; });
+  for (std::size_t layer = 0; layer < is_windowed_.size(); ++layer) {
+    if (is_windowed_[layer]) keys_[layer].pages = values_[layer].pages = windowed_->table();
+  }
 }
 
 const CacheView& KvCache::states(std::uint32_t state) const {

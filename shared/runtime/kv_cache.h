@@ -8,6 +8,7 @@
 #include "shared/runtime/backend.h"
 #include "shared/runtime/kv_pool.h"
 #include "shared/runtime/recurrent_states.h"
+#include "shared/runtime/window_pages.h"
 
 namespace edgedraft {
 
@@ -17,7 +18,8 @@ namespace edgedraft {
 //
 // Memory is its own, for all slots at once (capacity * position_elements() elements), or pages of a
 // pool. reserve() takes pages; shortening or destroying the cache returns them. Shared pages are
-// never written.
+// never written. Layers with windows may have pages of a second pool, which return as soon as no
+// later row sees them (WindowPages).
 class KvCache {
  public:
   struct Size {
@@ -34,6 +36,10 @@ class KvCache {
   KvCache(Backend& backend, const Size& size);
   // Requires  the pool outlives the cache
   KvCache(KvPool& pool, std::uint32_t capacity);
+  // Layers with a window have their pages in `windowed`, the others and the planes in `pool`.
+  // `windows`: of each layer, 0: none.
+  KvCache(KvPool& pool, KvPool& windowed, std::span<const std::uint32_t> windows,
+          std::uint32_t capacity);
   ~KvCache();
   KvCache(KvCache&&) noexcept = default;
   KvCache(const KvCache&) = delete;
@@ -59,8 +65,8 @@ class KvCache {
   // Marks slots 0..length-1 as valid. If that cuts a shared page, the whole page is released.
   // length() is then the page's first slot, and valid slots after it must be recomputed. Recurrent
   // states of fewer than the settled positions are those of the last copy (RecurrentStates::save),
-  // or none if the copy covers more or cuts a shared page: length() is then smaller, too. Requires
-  // length <= slots().
+  // or none if the copy covers more or cuts a shared page: length() is then smaller, too. If pages
+  // of the window before `length` were returned, length() is 0. Requires  length <= slots()
   void set_length(std::uint32_t length);
   // True if set_length() would keep exactly `length`.
   bool can_keep(std::uint32_t length) const;
@@ -71,19 +77,30 @@ class KvCache {
   // --- with a pool ---
 
   std::span<const std::uint32_t> pages() const { return pages_; }
-  // Takes memory for slots 0..slots-1. False, taking none, if the pool has too few pages.
+  // Pages of layers with windows; null without a pool of their own.
+  const WindowPages* windowed() const { return windowed_.get(); }
+  // Takes memory for slots 0..slots-1. False, taking none, if the pool has too few pages. Pages of
+  // windows are set aside here and taken by begin_rows().
   // Requires  slots <= capacity()
   [[nodiscard]] bool reserve(std::uint32_t slots);
+  // True if pages of windows could be set aside for that many slots.
+  bool has_windows_for(std::uint32_t slots) const;
+  // Takes the pages of windows for rows that are about to run, in slots first_slot...
+  // Requires  reserve() of these slots, of which at most kMaskRowsMax lie after length(); no
+  //           position is before length()
+  void begin_rows(std::span<const std::uint32_t> positions, std::uint32_t first_slot);
   // Returns the pages after length().
   void trim();
-  // Replaces its pages by these, whose slots are all valid, and its recurrent states by those after
-  // the pages. Requires  `states` if recurrent() is set
-  void adopt(std::span<const std::uint32_t> pages, const StateCheckpoint* states = nullptr);
+  // Replaces its pages by these, whose slots are all valid, those of windows by `windowed`, of the
+  // last pages, and its recurrent states by those after the pages.
+  // Requires  `states` if recurrent() is set
+  void adopt(std::span<const std::uint32_t> pages, std::span<const std::uint32_t> windowed = {},
+             const StateCheckpoint* states = nullptr);
 
  private:
+  // The length that a pool's pages allow.
+  std::uint32_t kept_length(std::uint32_t length) const;
   void resize(std::uint32_t length);
-  // True if no other holder has the page that a sequence of `length` would end in.
-  bool can_cut(std::uint32_t length) const;
   void give_back_from(std::uint32_t page);
   void update_views();
   template <class Change>
@@ -94,6 +111,8 @@ class KvCache {
   std::uint32_t capacity_;
   std::unique_ptr<Buffer> memory_;  // null with a pool
   std::vector<std::uint32_t> pages_;
+  std::unique_ptr<WindowPages> windowed_;
+  std::vector<bool> is_windowed_;  // per layer
   std::vector<CacheView> keys_;
   std::vector<CacheView> values_;
   StatePlanes planes_;

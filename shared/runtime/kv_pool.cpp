@@ -23,6 +23,7 @@ KvPool::KvPool(Backend& backend, const Size& size)
 }
 
 std::uint32_t KvPool::take() {
+  if (free_.empty() && reclaim_) EDGEDRAFT_CHECK(reclaim_());
   EDGEDRAFT_CHECK(!free_.empty());
   const std::uint32_t page = free_.back();
   free_.pop_back();
@@ -38,6 +39,16 @@ void KvPool::share(std::uint32_t page) {
 void KvPool::give_back(std::uint32_t page) {
   EDGEDRAFT_CHECK(holders_[page] > 0);
   if (--holders_[page] == 0) free_.push_back(page);
+}
+
+void KvPool::promise(std::uint32_t count) {
+  EDGEDRAFT_CHECK(can_promise(count));
+  promised_ += count;
+}
+
+void KvPool::release(std::uint32_t count) {
+  EDGEDRAFT_CHECK(count <= promised_);
+  promised_ -= count;
 }
 
 CacheRows KvPool::rows(std::uint32_t layer, bool is_values) const {

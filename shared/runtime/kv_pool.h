@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shared/runtime/backend.h"
@@ -65,13 +67,23 @@ class KvPool {
   std::uint32_t free_count() const { return static_cast<std::uint32_t>(free_.size()); }
   std::uint32_t used_count() const { return size_.page_count - free_count(); }
 
-  // Takes a free page, with one reference. Requires free_count() > 0
+  // Takes a free page, with one reference. Requires free_count() > 0, or a reclaimer that frees one
   std::uint32_t take();
+  // `reclaim` frees a page that only a store of known pages holds; false if there is none. Called
+  // when take() finds no page; empty: never.
+  void set_reclaimer(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
   // Adds a reference to a page in use.
   void share(std::uint32_t page);
   // Drops a reference; a page without references is free.
   void give_back(std::uint32_t page);
   std::uint32_t holders(std::uint32_t page) const { return holders_[page]; }
+
+  // Pages that sequences may take later. If each holds no more than it was promised, a page for it
+  // is free or can be reclaimed.
+  bool can_promise(std::uint32_t count) const { return count <= size_.page_count - promised_; }
+  // Requires  can_promise(count)
+  void promise(std::uint32_t count);
+  void release(std::uint32_t count);
 
   // Rows of all pages of a layer. [page_count * page_slots, kv_cols[layer]]
   CacheRows keys(std::uint32_t layer) const { return rows(layer, false); }
@@ -87,6 +99,8 @@ class KvPool {
   std::unique_ptr<Buffer> memory_;
   std::vector<std::uint32_t> free_;     // taken from the back
   std::vector<std::uint32_t> holders_;  // references per page
+  std::uint32_t promised_ = 0;
+  std::function<bool()> reclaim_;
 };
 
 }  // namespace edgedraft

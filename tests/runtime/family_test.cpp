@@ -186,9 +186,97 @@ TEST_P(FamilyTest, ContinuesSharedPagesWithTheSameBits) {
   }
   EXPECT_EQ(logits(decoder, decoder.append(first, rest.subspan(1)) - 1), expected);
   KvCache second = decoder.make_cache(pool);
-  second.adopt(first.pages().first(prefix.size() / kPageSlots), states.get());
+  second.adopt(first.pages().first(prefix.size() / kPageSlots), {}, states.get());
   ASSERT_TRUE(second.reserve(count));
   EXPECT_EQ(logits(decoder, decoder.append(second, rest) - 1), expected);
+}
+
+// Pages behind a window are returned while the sequence grows, by prompts and by trees. Here they
+// hold NaN from then on.
+TEST_P(FamilyTest, ReturnsPagesBehindWindowsWithTheSameBits) {
+  constexpr std::uint32_t kPageSlots = 16;
+  constexpr std::uint32_t kContext = 700;
+  if (!backend_->takes_pages() || is_slow()) return;
+  FamilyModel tiny = model(kContext + kMaskRowsMax, Weights::as_stored);
+  Decoder& decoder = tiny.decoder();
+  if (decoder.window() == 0) return;
+  KvPool all(*backend_, decoder.pool_size(kContext / kPageSlots + 17, DType::f32, kPageSlots));
+  auto [whole_size, windowed_size] = decoder.pool_sizes(DType::f32, kPageSlots);
+  const std::uint32_t bound = WindowPages::pages_for(decoder.window(), ~0u, kPageSlots);
+  whole_size.page_count = all.size().page_count;
+  windowed_size.page_count = bound + 3;
+  KvPool whole(*backend_, whole_size);
+  KvPool windowed(*backend_, windowed_size);
+  const auto poison = [&] {
+    std::vector<std::uint32_t> unused;
+    while (windowed.free_count() > 0) unused.push_back(windowed.take());
+    for (std::uint32_t layer = 0; layer < windowed_size.kv_cols.size(); ++layer) {
+      const std::uint32_t cols = windowed_size.kv_cols[layer];
+      const OwnedMatrix nan =
+          matrix_of(*backend_, kPageSlots, cols, Floats(std::size_t{kPageSlots} * cols, NAN));
+      for (const std::uint32_t& page : unused) {
+        for (const CacheRows& rows : {windowed.keys(layer), windowed.values(layer)}) {
+          backend_->store({.x = nan.all(),
+                           .cache = CacheView(rows, std::span(&page, 1), kPageSlots),
+                           .first = 0});
+        }
+      }
+    }
+    for (const std::uint32_t page : unused) windowed.give_back(page);
+  };
+  KvCache kept = decoder.make_cache(all);
+  KvCache cache = decoder.make_cache(whole, windowed);
+  ASSERT_TRUE(kept.reserve(kContext + kMaskRowsMax));
+  ASSERT_TRUE(cache.reserve(kContext + kMaskRowsMax));
+  Random random(3);
+  const auto run = [&](std::uint32_t rows, bool as_prompt) {
+    std::vector<std::uint32_t> tokens(rows);
+    for (std::uint32_t& token : tokens) {
+      token = static_cast<std::uint32_t>(random.below(decoder.config().vocabulary_count));
+    }
+    const auto masks = as_prompt ? causal_masks(rows) : random_tree(random(), rows);
+    std::vector<std::uint32_t> positions;
+    std::vector<std::uint32_t> path;
+    for (std::uint32_t r = 0; r < rows; ++r) {
+      std::uint32_t depth = 0;
+      for (std::uint32_t j = 0; j < r; ++j) depth += masks[r].test(j) ? 1 : 0;
+      positions.push_back(kept.length() + depth);
+      if (masks[rows - 1].test(r)) path.push_back(kept.length() + r);
+    }
+    poison();
+    Floats results[2];
+    for (KvCache* each : {&kept, &cache}) {
+      decoder.forward(*each, tokens,
+                      {.positions = positions,
+                       .prefix = each->length(),
+                       .first_slot = each->length(),
+                       .masks = masks});
+      results[each == &cache] = logits(decoder, 0, rows);
+      each->keep(path);
+    }
+    EXPECT_LE(windowed.used_count(), bound);
+    EXPECT_TRUE(same_bytes(results[1], results[0])) << kept.length() << " positions";
+  };
+  for (const std::uint32_t rows : {200u, 256u, 30u}) run(rows, true);
+  while (kept.length() + 20 < kContext)
+    run(static_cast<std::uint32_t>(1 + random.below(20)), false);
+  EXPECT_GE(kept.length(), 20 * decoder.window());
+  EXPECT_EQ(whole.used_count(), whole.size().page_count) << "reserved";
+
+  // It can go back by a pass, but not to before its windows: there it begins again.
+  for (KvCache* each : {&kept, &cache}) each->set_length(each->length() - kMaskRowsMax);
+  EXPECT_EQ(cache.length(), kept.length());
+  ASSERT_TRUE(kept.reserve(kContext + kMaskRowsMax));
+  ASSERT_TRUE(cache.reserve(kContext + kMaskRowsMax));
+  run(40, true);
+  EXPECT_FALSE(cache.can_keep(50));
+  cache.set_length(50);
+  EXPECT_EQ(cache.length(), 0u);
+  EXPECT_EQ(windowed.used_count(), 0u);
+  kept.set_length(0);
+  ASSERT_TRUE(kept.reserve(300));
+  ASSERT_TRUE(cache.reserve(300));
+  run(100, true);
 }
 
 // To a saved state of recurrent layers, and to the start.

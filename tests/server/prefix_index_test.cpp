@@ -112,5 +112,70 @@ TEST_F(PrefixIndexTest, ReturnsAllPagesOnDestruction) {
   EXPECT_EQ(pool_.used_count(), 0u);
 }
 
+// Layers with windows have a pool of their own, and see the last three positions.
+class WindowedPrefixIndexTest : public ::testing::Test {
+ protected:
+  using Pages = std::vector<std::uint32_t>;
+
+  static Pages take(KvPool& pool, std::size_t count) {
+    Pages pages;
+    while (pages.size() < count) pages.push_back(pool.take());
+    return pages;
+  }
+  static void give_back(KvPool& pool, const Pages& pages) {
+    for (const std::uint32_t page : pages) pool.give_back(page);
+  }
+
+  std::unique_ptr<Backend> backend_ = make_reference_backend();
+  KvPool pool_{*backend_, {.kv_cols = {1}, .page_count = 16, .page_slots = 2}};
+  KvPool windowed_{*backend_, {.kv_cols = {1}, .page_count = 4, .page_slots = 2}};
+  PrefixIndex index_{pool_, {.windowed = &windowed_, .window = 3}};
+};
+
+TEST_F(WindowedPrefixIndexTest, PrefixEndsWhereItsLastWindowIsKnown) {
+  const Pages pages = take(pool_, 4);
+  const Pages windows = take(windowed_, 2);
+  const Tokens tokens{1, 2, 3, 4, 5, 6, 7, 8};
+  // A sequence that has returned its first two pages of windows.
+  index_.add("a", tokens, pages, windows);
+  const KnownPrefix all = index_.find("a", tokens);
+  EXPECT_EQ(all.pages, pages);
+  EXPECT_EQ(all.window_pages, windows);
+  // The next row of the first three pages would see positions 4 and 5, of the first two also 2.
+  EXPECT_EQ(index_.find("a", std::span(tokens).first(6)).pages.size(), 3u);
+  EXPECT_EQ(index_.find("a", std::span(tokens).first(4)).pages.size(), 0u);
+  // Another sequence still has them.
+  const Pages again = take(pool_, 2);
+  const Pages windows_again = take(windowed_, 2);
+  index_.add("a", std::span(tokens).first(4), again, windows_again);
+  EXPECT_EQ(index_.find("a", std::span(tokens).first(4)).pages, (Pages{pages[0], pages[1]}));
+  EXPECT_EQ(index_.find("a", std::span(tokens).first(4)).window_pages, windows_again);
+  for (const auto& [pool, held] :
+       {std::pair(&pool_, pages), std::pair(&pool_, again), std::pair(&windowed_, windows),
+        std::pair(&windowed_, windows_again)}) {
+    give_back(*pool, held);
+  }
+}
+
+TEST_F(WindowedPrefixIndexTest, GivesPagesOfWindowsToSequencesThatNeedThem) {
+  const Pages pages = take(pool_, 4);
+  const Pages windows = take(windowed_, 4);
+  const Tokens tokens{1, 2, 3, 4, 5, 6, 7, 8};
+  index_.add("a", tokens, pages, windows);
+  give_back(pool_, pages);
+  give_back(windowed_, {windows[0], windows[1]});
+  EXPECT_EQ(windowed_.free_count(), 0u);
+  // Oldest first: the window before the end stays known, but prefixes of the text are lost.
+  EXPECT_EQ(windowed_.take(), windows[0]);
+  EXPECT_EQ(windowed_.take(), windows[1]);
+  EXPECT_EQ(index_.find("a", tokens).pages, pages);
+  EXPECT_EQ(index_.find("a", std::span(tokens).first(4)).pages.size(), 0u);
+  give_back(windowed_, windows);
+  while (index_.reclaim()) {
+  }
+  EXPECT_EQ(pool_.used_count(), 0u);
+  EXPECT_EQ(windowed_.used_count(), 0u);
+}
+
 }  // namespace
 }  // namespace edgedraft::server
