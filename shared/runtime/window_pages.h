@@ -54,7 +54,7 @@ class WindowPages {
   // Returns pages that rows after `length` positions do not need.
   void slide(std::uint32_t length);
   // Returns the pages after `length` positions.
-  // Requires  covers(length)
+  // Requires  length == 0 or covers(length)
   void cut(std::uint32_t length);
   // Replaces its pages by those of a prefix of `page_count` pages, of which `pages` are the last.
   void adopt(std::uint32_t page_count, std::span<const std::uint32_t> pages);
