@@ -13,6 +13,7 @@ struct Options {
   DevicesOptions devices;
   ModelsOptions models;
   ConvertCommandOptions convert;
+  SplitCommandOptions split;
   TokenizeOptions tokenize;
   PerplexityOptions perplexity;
   IndexCommandOptions index;
@@ -36,6 +37,8 @@ int main_with(int argc, char** argv) {
                   declare_models, run_models);
   program.command("convert", "Convert models to GGUF files and bundles", o.convert, declare_convert,
                   run_convert);
+  program.command("split", "Make a drafter of the block for multi-token prediction in a model",
+                  o.split, declare_split, run_split);
   program.command("tokenize", "Print the token ids of a text", o.tokenize, declare_tokenize,
                   run_tokenize);
   program.command("perplexity", "Measure a model's perplexity on a text", o.perplexity,

@@ -88,6 +88,19 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& options);
 // Converts a model, or makes a bundle.
 Result<int> run_convert(const ConvertCommandOptions& options);
 
+struct SplitCommandOptions {
+  std::filesystem::path model;
+  std::filesystem::path output;
+  std::string head;                          // number of tokens; empty: all
+  std::vector<std::filesystem::path> texts;  // whose tokens are counted
+  bool force = false;
+};
+
+void declare_split(CLI::App& app, SplitCommandOptions& options);
+
+// Cuts the drafter that a model's file brings out of it.
+Result<int> run_split(const SplitCommandOptions& options);
+
 struct TokenizeOptions {
   std::filesystem::path model;
   std::filesystem::path file;  // "-": standard input

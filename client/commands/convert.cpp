@@ -95,7 +95,7 @@ Result<std::vector<std::uint32_t>> choose_tokens(const ConvertCommandOptions& o)
   const auto tokenizer = Tokenizer::read(*file);
   if (!tokenizer) return in_file(o.input, tokenizer.error());
   auto chosen = choose_draft_tokens(
-      *tokenizer, {.corpus = o.corpus, .count = static_cast<std::uint32_t>(*o.draft_vocab)});
+      *tokenizer, {.texts = {o.corpus}, .count = static_cast<std::uint32_t>(*o.draft_vocab)});
   if (!chosen) return chosen.error();
   const double share =
       100.0 * static_cast<double>(chosen->covered) / static_cast<double>(chosen->corpus_tokens);

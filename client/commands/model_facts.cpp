@@ -139,7 +139,7 @@ ModelMemory drafter_memory(const DrafterModel& drafter, const ModelUse& use) {
 std::vector<PossibleDrafter> possible_drafters(const DecoderConfig& target) {
   std::vector<PossibleDrafter> drafters;
   for (const DrafterKind* kind : drafter_kinds()) {
-    if (kind->is_bundle == nullptr) continue;
+    if (kind->is_bundle == nullptr || kind->is_part_of != nullptr) continue;
     PossibleDrafter& drafter = drafters.emplace_back(std::string(kind->name));
     if (kind->takes_target == nullptr) continue;
     if (const auto taken = kind->takes_target(target); !taken) {
@@ -161,6 +161,7 @@ Result<void> read_target(const ModelUse& use, InspectedModel& model) {
   if (auto tokenizer = Tokenizer::read(model.file); !tokenizer) return tokenizer.error();
   facts.memory = target_memory(*decoder, use);
   facts.drafters = possible_drafters(config);
+  if (const DrafterKind* own = own_drafter_kind(config)) facts.own_drafter = own->name;
   model.decoder = std::move(*decoder);
   return {};
 }

@@ -70,6 +70,7 @@ struct ModelFacts {
   std::optional<Error> failure = {};  // why it does not run
   std::optional<ModelMemory> memory = {};
   std::vector<PossibleDrafter> drafters = {};  // for a target
+  std::string own_drafter = {};                // kind of the drafter that is a part of the file
 };
 
 // An open file with its facts.

@@ -97,9 +97,27 @@ std::vector<std::string> memory_lines(const ModelUse& use, const ModelFacts& fac
           session};
 }
 
-std::vector<std::string> drafter_lines(const ModelFacts& facts) {
+std::string shell_word(const std::filesystem::path& path) {
+  const std::string text = path.string();
+  const auto is_safe = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("._-/+,:@=").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::ranges::all_of(text, is_safe)) return text;
+  std::string all = "'";
+  for (const char c : text) all += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return all + "'";
+}
+
+std::vector<std::string> drafter_lines(const InspectedModel& model) {
+  const ModelFacts& facts = model.facts;
   std::string possible;
   std::vector<std::string> lines = {""};
+  if (!facts.own_drafter.empty()) {
+    lines.push_back("brings its own (" + facts.own_drafter + "): edgedraft split " +
+                    shell_word(model.path) + " -o " +
+                    shell_word(model.path.stem().string() + "-" + facts.own_drafter + ".gguf"));
+  }
   for (const PossibleDrafter& drafter : facts.drafters) {
     if (drafter.reason.empty()) {
       possible += (possible.empty() ? "" : ", ") + drafter.kind;
@@ -159,7 +177,7 @@ void print_model(const ModelReport& report, const InspectedModel& model, std::os
   page.line("made for", digest_text(facts.target));
   page.line("runs", runs_text(report, facts));
   if (facts.memory) page.lines("memory", memory_lines(report.use, facts));
-  if (!facts.drafters.empty()) page.lines("drafters", drafter_lines(facts));
+  if (!facts.drafters.empty()) page.lines("drafters", drafter_lines(model));
 }
 
 std::string pair_text(const ModelPair& pair) {
@@ -181,18 +199,6 @@ bool is_shown(const ModelPair& pair, const std::vector<ModelPair>& all) {
   return pair.is_bundle && std::ranges::none_of(all, [&](const ModelPair& other) {
            return other.drafter == pair.drafter && other.state == ModelPair::State::ready;
          });
-}
-
-std::string shell_word(const std::filesystem::path& path) {
-  const std::string text = path.string();
-  const auto is_safe = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("._-/+,:@=").find(c) != std::string_view::npos;
-  };
-  if (!text.empty() && std::ranges::all_of(text, is_safe)) return text;
-  std::string all = "'";
-  for (const char c : text) all += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return all + "'";
 }
 
 ordered_json null_if_empty(const std::string& text) {
@@ -246,6 +252,7 @@ ordered_json model_json(const ModelReport& report, const InspectedModel& model) 
           {"runs", backends},
           {"failure", facts.failure ? error_json(*facts.failure) : ordered_json(nullptr)},
           {"memory", facts.memory ? memory_json(report.use, *facts.memory) : ordered_json(nullptr)},
+          {"own_drafter", null_if_empty(facts.own_drafter)},
           {"drafters", drafters}};
 }
 

@@ -42,6 +42,28 @@ Result<void> refuse_drafter(const std::filesystem::path& directory) {
   return Error{Errc::unsupported, message + directory.string()};
 }
 
+// Kinds of drafters that `edgedraft convert` makes for the target.
+std::string convertible_kinds(const DecoderConfig& target) {
+  std::string names;
+  for (const DrafterKind* kind : drafter_kinds()) {
+    if (kind->plan_bundle == nullptr) continue;
+    if (kind->takes_target != nullptr && !kind->takes_target(target)) continue;
+    names += (names.empty() ? "" : ", ") + std::string(kind->name);
+  }
+  return names;
+}
+
+Error no_own_drafter(const std::filesystem::path& model, const DecoderConfig& target) {
+  return {Errc::usage,
+          model.string() +
+              ": the file brings no drafter: it has no block for multi-token prediction (MTP). "
+              "Drafters of its tokenizer alone need no file: --drafter " +
+              weightless_kind_names() +
+              ". With weights made for it, or a smaller model with its tokenizer, `edgedraft "
+              "convert MODEL --bundle --drafter DIR` makes a bundle: " +
+              convertible_kinds(target)};
+}
+
 }  // namespace
 
 Result<void> make_bundle(const BundleOptions& options) {
@@ -55,6 +77,25 @@ Result<void> make_bundle(const BundleOptions& options) {
   const auto training = read_training_config(options.drafter);
   if (!training) return training.error();
   if (*training) set_training(**training, plan->metadata);
+  if (!options.draft_tokens.empty()) {
+    if (auto reduced = reduce_head(options.draft_tokens, *plan); !reduced) return reduced.error();
+  }
+  return write_model(*plan, options.output);
+}
+
+Result<void> split_drafter(const SplitOptions& options) {
+  const auto target = GgufFile::open(options.model);
+  if (!target) return target.error();
+  if (drafter_kind_of(*target) && target->find_value(kTargetFingerprintKey) != nullptr) {
+    return Error{Errc::usage, options.model.string() +
+                                  ": is a drafter already; give the model that it was made for"};
+  }
+  const auto model = read_decoder(*target);
+  if (!model) return in_file(options.model, model.error());
+  const DrafterKind* const kind = own_drafter_kind(model->config);
+  if (kind == nullptr) return no_own_drafter(options.model, model->config);
+  auto plan = kind->plan_split(*target);
+  if (!plan) return in_file(options.model, plan.error());
   if (!options.draft_tokens.empty()) {
     if (auto reduced = reduce_head(options.draft_tokens, *plan); !reduced) return reduced.error();
   }

@@ -25,6 +25,17 @@ struct BundleOptions {
 // Errors    as convert_model; mismatch if drafter and target do not belong together
 Result<void> make_bundle(const BundleOptions& options);
 
+struct SplitOptions {
+  std::filesystem::path model;  // GGUF file
+  std::filesystem::path output;
+  std::vector<std::uint32_t> draft_tokens = {};  // as in BundleOptions
+};
+
+// Cuts the drafter that the model's file brings (MTP) out of it, as a bundle for the model.
+//
+// Errors    as make_bundle; usage for a model without one, with the kinds that suit it
+Result<void> split_drafter(const SplitOptions& options);
+
 struct ReduceOptions {
   std::filesystem::path bundle;
   std::filesystem::path output;

@@ -186,6 +186,33 @@ void add_divisors(const RopeConfig& rope, std::string_view tensor_prefix, ModelP
                           .source = plan.made.back()});
 }
 
+Result<void> add_halves(const PlannedTensor& whole, DType type, ModelPlan& plan) {
+  const std::uint64_t dim = whole.info.dims[1];
+  const auto part_bytes = row_bytes(whole.source_type, dim);
+  if (!part_bytes) {
+    return Error{Errc::unsupported,
+                 whole.info.name + " has the type " + std::string(traits(whole.source_type).name) +
+                     ", whose blocks are not whole at the width " + std::to_string(dim) +
+                     "; convert the model with --type f16 first"};
+  }
+  const std::vector<std::uint64_t> dims{dim, dim};
+  const std::size_t row = whole.source.size() / dim;
+  std::size_t begin = 0;
+  for (const char* name : {"fc_embd.weight", "fc_feature.weight"}) {
+    Bytes& bytes = plan.made.emplace_back();
+    bytes.reserve(dim * *part_bytes);
+    for (std::uint64_t r = 0; r < dim; ++r) {
+      const ByteView part = whole.source.subspan(r * row + begin, *part_bytes);
+      bytes.insert(bytes.end(), part.begin(), part.end());
+    }
+    plan.tensors.push_back({.info = {.name = name, .type = stored_type(type, dims), .dims = dims},
+                            .source_type = whole.source_type,
+                            .source = bytes});
+    begin += *part_bytes;
+  }
+  return {};
+}
+
 Result<void> copy_identity(const GgufFile& target, GgufMetadata& metadata) {
   const auto fingerprint = model_fingerprint(target);
   if (!fingerprint) return fingerprint.error();

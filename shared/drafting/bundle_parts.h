@@ -68,6 +68,11 @@ void set_layer(GgufMetadata& metadata, std::string_view prefix, const LayerShape
 // `tensor_prefix`.
 void add_divisors(const RopeConfig& rope, std::string_view tensor_prefix, ModelPlan& plan);
 
+// Adds "fc_embd.weight" and "fc_feature.weight", the halves of a matrix [dim, 2 * dim] that
+// multiplies [embedding; feature]. Then both matmuls accumulate, and no concatenation is needed.
+// Errors    unsupported: a type whose blocks both halves share
+Result<void> add_halves(const PlannedTensor& whole, DType type, ModelPlan& plan);
+
 // Copies the target's tokenizer and fingerprint.
 Result<void> copy_identity(const GgufFile& target, GgufMetadata& metadata);
 // Copies the target's embedding and head bit for bit.

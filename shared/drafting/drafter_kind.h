@@ -112,6 +112,11 @@ struct DrafterKind {
   bool (*is_source)(const std::filesystem::path& drafter) = nullptr;
   // Errors    io, bad_file, unsupported; mismatch: the drafter was made for another target
   Result<ModelPlan> (*plan_bundle)(const BundleSource& source) = nullptr;
+  // Plans the bundle of a drafter that is a part of the target's own file; null if there is none.
+  // Errors    bad_file, unsupported
+  Result<ModelPlan> (*plan_split)(const GgufFile& target) = nullptr;
+  // Whether the target's file has such a part.
+  bool (*is_part_of)(const DecoderConfig& target) = nullptr;
   // Whether drafters of this kind can be made for `target`; null if for any.
   // Errors    unsupported with the reason and another kind
   Result<void> (*takes_target)(const DecoderConfig& target) = nullptr;

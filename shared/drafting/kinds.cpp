@@ -9,6 +9,7 @@
 #include "shared/drafting/index/retrieval_drafter.h"
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
+#include "shared/drafting/mtp/mtp_kind.h"
 #include "shared/drafting/ngram/ngram_drafter.h"
 
 namespace edgedraft {
@@ -18,7 +19,7 @@ namespace {
 // any decoder, and so reports faults of files that no kind recognises.
 std::vector<const DrafterKind*>& kinds() {
   static std::vector<const DrafterKind*> all = {
-      &kMoaKind,    &kEagleKind,    &kMedusaKind, &kIndependentKind,
+      &kMoaKind,    &kEagleKind,    &kMedusaKind, &kMtpKind,       &kIndependentKind,
       &kLookupKind, &kAdaptiveKind, &kNgramKind,  &kRetrievalKind,
   };
   return all;
@@ -37,6 +38,13 @@ void add_drafter_kind(const DrafterKind& kind) {
 
 const DrafterKind* find_drafter_kind(std::string_view name) {
   const auto found = std::ranges::find(kinds(), name, &DrafterKind::name);
+  return found == kinds().end() ? nullptr : *found;
+}
+
+const DrafterKind* own_drafter_kind(const DecoderConfig& target) {
+  const auto found = std::ranges::find_if(kinds(), [&](const DrafterKind* kind) {
+    return kind->is_part_of != nullptr && kind->is_part_of(target);
+  });
   return found == kinds().end() ? nullptr : *found;
 }
 

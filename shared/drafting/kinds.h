@@ -21,6 +21,8 @@ void add_drafter_kind(const DrafterKind& kind);
 
 // Null if the kind does not exist.
 const DrafterKind* find_drafter_kind(std::string_view name);
+// The kind of the drafter that is a part of the target's file; null if there is none.
+const DrafterKind* own_drafter_kind(const DecoderConfig& target);
 // True for a kind that drafts from indexes of texts.
 bool drafts_from_indexes(std::string_view name);
 // True for the name of a kind without a bundle of its own.

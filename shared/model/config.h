@@ -127,7 +127,8 @@ struct DecoderConfig {
   std::string architecture;
   std::uint32_t vocabulary_count = 0;
   std::uint32_t layer_count = 0;
-  std::uint32_t other_layer_count = 0;  // of the file, after the last, not computed here
+  std::uint32_t other_layer_count = 0;  // blocks after the last, which draft (MTP); not computed
+  LayerPlan draft_layer;                // of these blocks
   std::uint32_t context_length = 0;     // positions that the model was trained for
   LayerShape layer;                     // sizes that layers share; heads of those with attention
   std::vector<LayerPlan> layers;        // empty: all as LayerPlan{layer}

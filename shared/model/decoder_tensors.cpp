@@ -104,16 +104,22 @@ Result<void> check_heads(const HeadShape& heads, const std::string& what,
   return {};
 }
 
-Result<DecoderConfig> read_decoder_config(const GgufFile& file) {
-  const auto architecture = file.architecture();
-  if (!architecture) return architecture.error();
-  const auto family = find_family(*architecture);
+Result<DecoderConfig> read_family_config(const GgufFile& file, std::string_view architecture) {
+  const auto family = find_family(architecture);
   if (!family) return family.error();
   auto config = read_plan(file, **family);
   if (!config) return config.error();
   const auto stored = (*family)->rope_tensors != nullptr ? (*family)->rope_tensors(file, *config)
                                                          : read_rope_freqs(file, config->rope);
   if (!stored) return stored.error();
+  return config;
+}
+
+Result<DecoderConfig> read_decoder_config(const GgufFile& file) {
+  const auto architecture = file.architecture();
+  if (!architecture) return architecture.error();
+  auto config = read_family_config(file, *architecture);
+  if (!config) return config.error();
   const auto vocabulary_count = read_vocabulary_count(file, config->layer.dim);
   if (!vocabulary_count) return vocabulary_count.error();
   auto draft_tokens = read_draft_tokens(file, *vocabulary_count);
@@ -121,6 +127,15 @@ Result<DecoderConfig> read_decoder_config(const GgufFile& file) {
   config->vocabulary_count = *vocabulary_count;
   config->draft_tokens = std::move(*draft_tokens);
   return config;
+}
+
+Result<LayerTensors> read_family_layer(const GgufFile& file, const std::string& prefix,
+                                       std::string_view architecture, const LayerPlan& plan) {
+  const auto family = find_family(architecture);
+  if (!family) return family.error();
+  LayerList list;
+  (*family)->tensors(plan, list);
+  return read_listed(file, prefix, list);
 }
 
 Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,

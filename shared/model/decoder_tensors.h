@@ -169,6 +169,14 @@ struct DecoderModel {
 Result<DecoderModel> read_decoder(const GgufFile& file);
 Result<DecoderModel> read_draft_decoder(const GgufFile& file);
 
+// As read_decoder_config, of the keys of `architecture` in a file that may have another one, and
+// without the vocabulary.
+Result<DecoderConfig> read_family_config(const GgufFile& file, std::string_view architecture);
+
+// Tensors of a layer of a family's model with a prefix such as "blk.3.".
+Result<LayerTensors> read_family_layer(const GgufFile& file, const std::string& prefix,
+                                       std::string_view architecture, const LayerPlan& plan);
+
 // Tensors of a Llama layer with a prefix such as "layer."; attn_norm may be missing.
 Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,
                                         const LayerShape& shape);

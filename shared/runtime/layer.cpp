@@ -106,7 +106,10 @@ struct LayerScratch::Cols {
 };
 
 LayerScratch::LayerScratch(Backend& backend, const LayerShape& shape, std::uint32_t rows_max)
-    : LayerScratch(backend, Cols::of(LayerPlan{.shape = shape}), rows_max) {}
+    : LayerScratch(backend, LayerPlan{.shape = shape}, rows_max) {}
+
+LayerScratch::LayerScratch(Backend& backend, const LayerPlan& plan, std::uint32_t rows_max)
+    : LayerScratch(backend, Cols::of(plan), rows_max) {}
 
 LayerScratch::LayerScratch(Backend& backend, const DecoderConfig& config, std::uint32_t rows_max)
     : LayerScratch(backend, Cols::of(config), rows_max) {}
@@ -226,6 +229,30 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
                   .y = mixed,
                   .into = into_of(w.post_attn_norm)});
   add_normed(backend, layer, w.post_attn_norm, mixed, x);
+}
+
+void store_keys(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+                const RopeStoreOp::Sequence& rows, std::span<const std::uint32_t> positions) {
+  const LayerWeights& w = layer.weights;
+  const HeadShape& heads = layer.plan.shape.heads;
+  const Matrix input = w.attn_norm ? scratch.normed.rows(x.rows, layer.plan.shape.dim) : x;
+  const Matrix k = scratch.k.rows(x.rows, heads.kv_cols());
+  const Matrix v = scratch.v.rows(x.rows, heads.kv_cols());
+  const std::array products{
+      MatmulOp{.x = input, .weight = w.attn_k, .bias = w.attn_k_bias, .y = k},
+      MatmulOp{.x = input, .weight = w.attn_v, .bias = w.attn_v_bias, .y = v}};
+  normed_products(backend, layer, w.attn_norm, x, input,
+                  std::span(products).first(w.attn_v ? 2 : 1));
+  norm_values(backend, layer, k, v);
+  norm_heads(backend, layer, w.attn_k_norm, k);
+  backend.rope({.x = k,
+                .positions = positions,
+                .cos_sin = layer.cos_sin,
+                .head_dim = heads.head_dim,
+                .rotated = layer.cos_sin.cols,
+                .style = layer.rope_style});
+  backend.store({.x = k, .cache = rows.keys, .first = rows.first});
+  backend.store({.x = v, .cache = rows.values, .first = rows.first});
 }
 
 void delta_net(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,

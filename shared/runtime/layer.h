@@ -61,6 +61,7 @@ std::vector<AncestorMask> causal_masks(std::uint32_t count);
 class LayerScratch {
  public:
   LayerScratch(Backend& backend, const LayerShape& shape, std::uint32_t rows_max);
+  LayerScratch(Backend& backend, const LayerPlan& plan, std::uint32_t rows_max);
   // For all layers of a decoder.
   LayerScratch(Backend& backend, const DecoderConfig& config, std::uint32_t rows_max);
 
@@ -105,6 +106,11 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
 // As above, for one sequence.
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     const RowBatch& batch, const CacheView& keys, const CacheView& values);
+
+// Stores the keys and values of rows whose attention is not needed.
+// Shapes    x [rows, dim]
+void store_keys(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+                const RopeStoreOp::Sequence& rows, std::span<const std::uint32_t> positions);
 
 // x += a gated delta net's or a short convolution's result by the layer's plan. `rows` of the
 // sequences are consecutive in x.

@@ -77,7 +77,7 @@ TEST_P(DeviceFaultTest, AnswersEqualPlainDecodingAfterAnyDeviceLoss) {
 INSTANTIATE_TEST_SUITE_P(Drafters, DeviceFaultTest,
                          ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli1,
                                            ToyDrafter::moa_reduced, ToyDrafter::eagle,
-                                           ToyDrafter::twin),
+                                           ToyDrafter::mtp, ToyDrafter::twin),
                          [](const auto& drafter) { return testing::name_of(drafter.param); });
 
 // Likewise with a GPU whose memory is lost while the session continues.

@@ -197,8 +197,9 @@ TEST(GenerationTest, FirstTokenTimeIgnoresLaterRewrites) {
 
 INSTANTIATE_TEST_SUITE_P(Drafters, ConversationTest,
                          ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli3,
-                                           ToyDrafter::eagle, ToyDrafter::medusa_tree,
-                                           ToyDrafter::twin, ToyDrafter::hashed, ToyDrafter::lookup,
+                                           ToyDrafter::eagle, ToyDrafter::mtp,
+                                           ToyDrafter::medusa_tree, ToyDrafter::twin,
+                                           ToyDrafter::hashed, ToyDrafter::lookup,
                                            ToyDrafter::moa_merged),
                          [](const auto& drafter) { return name_of(drafter.param); });
 

@@ -8,6 +8,7 @@
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/merged_drafter.h"
 #include "shared/drafting/moa/moa_kind.h"
+#include "shared/drafting/mtp/mtp_kind.h"
 #include "shared/drafting/ngram/ngram_drafter.h"
 #include "tests/support/toy_feature_drafters.h"
 
@@ -55,9 +56,9 @@ class HashedDrafter final : public NetworkDrafter {
 
 std::string name_of(ToyDrafter drafter) {
   constexpr const char* kNames[kToyDrafterCount] = {
-      "none",   "moa_tli0",    "moa_tli1",    "moa_tli3",    "moa_projected", "eagle",
-      "medusa", "medusa_tree", "independent", "moa_reduced", "twin_reduced",  "twin",
-      "hashed", "noisy",       "lookup",      "moa_merged"};
+      "none", "moa_tli0", "moa_tli1",    "moa_tli3",    "moa_projected", "eagle",
+      "mtp",  "medusa",   "medusa_tree", "independent", "moa_reduced",   "twin_reduced",
+      "twin", "hashed",   "noisy",       "lookup",      "moa_merged"};
   return kNames[static_cast<std::size_t>(drafter)];
 }
 
@@ -112,6 +113,11 @@ std::unique_ptr<DrafterModel> ToyDrafters::make_model() {
       const ToyEagle toy(target_, 3);
       pool_ = toy.pool;
       return make_eagle_model({.config = toy.config, .tensors = toy.tensors});
+    }
+    case ToyDrafter::mtp: {
+      ToyMtp toy(target_, 3);
+      pool_ = toy.pool;
+      return make_mtp_model(std::move(toy.model));
     }
     case ToyDrafter::medusa:
     case ToyDrafter::medusa_tree: {

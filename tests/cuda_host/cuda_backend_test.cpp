@@ -7,7 +7,7 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
 #include "server/sessions/target_session.h"
-#include "shared/drafting/eagle/eagle_network.h"
+#include "shared/drafting/feature_network.h"
 #include "shared/drafting/medusa/medusa_drafter.h"
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/moa/moa_tap.h"
@@ -127,7 +127,7 @@ TEST(CudaDraftersTest, MatchReference) {
   const ToyMedusa toy_medusa(toy, 3, HeadOutputs::shared);
   const Floats features = random_floats(5, 3 * toy.config.layer.dim);
   const auto said = [&](Backend& backend) {
-    EagleNetwork network(backend, toy_eagle.config, toy_eagle.tensors, kContext);
+    FeatureNetwork network(backend, toy_eagle.model(), kContext);
     network.extend_memory(0, features);
     network.commit(Tokens{5, 6, 7, 8, 9});
     Floats all = read_logits(network);

@@ -103,7 +103,7 @@ class ChooseDraftTokensTest : public ::testing::Test {
  protected:
   Result<DraftTokens> choose(std::string_view text, std::uint32_t count) {
     return choose_draft_tokens(tokenizer_,
-                               {.corpus = directory_.write("corpus", text), .count = count});
+                               {.texts = {directory_.write("corpus", text)}, .count = count});
   }
   std::uint32_t id(const std::string& text) const { return vocabulary_.id(text); }
 
@@ -169,9 +169,9 @@ TEST_F(ChooseDraftTokensTest, ErrorsNameOption) {
   expect_error(choose("the", 2), Errc::usage, "from 3");
   expect_error(choose("", 10), Errc::usage, "no text");
   expect_error(choose("<|end|>", 10), Errc::usage, "no text");
-  expect_error(choose_draft_tokens(tokenizer_, {.corpus = directory_ / "none", .count = 10}),
+  expect_error(choose_draft_tokens(tokenizer_, {.texts = {directory_ / "none"}, .count = 10}),
                Errc::io, "none");
-  expect_error(choose_draft_tokens(tokenizer_, {.corpus = directory_.path(), .count = 10}),
+  expect_error(choose_draft_tokens(tokenizer_, {.texts = {directory_.path()}, .count = 10}),
                Errc::io, "folder");
 }
 

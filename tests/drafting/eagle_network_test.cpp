@@ -1,4 +1,4 @@
-#include "shared/drafting/eagle/eagle_network.h"
+#include "shared/drafting/feature_network.h"
 
 #include <gtest/gtest.h>
 
@@ -28,11 +28,11 @@ constexpr std::uint32_t kPositions = 300;
 
 class EagleNetworkTest : public testing::OpTest {
  protected:
-  EagleNetwork fresh() { return {backend(), toy_eagle_.config, toy_eagle_.tensors, kPositions}; }
+  FeatureNetwork fresh() { return {backend(), toy_eagle_.model(), kPositions}; }
   static std::vector<float> rows(std::uint32_t first, std::uint32_t count) {
     return testing::made_up_rows(32, first, count);
   }
-  static void extend(EagleNetwork& network, std::uint32_t first, std::uint32_t count) {
+  static void extend(FeatureNetwork& network, std::uint32_t first, std::uint32_t count) {
     network.extend_memory(first, rows(first, count));
   }
   static Tokens some_tokens(std::uint32_t count) {
@@ -46,32 +46,32 @@ class EagleNetworkTest : public testing::OpTest {
 };
 
 TEST_P(EagleNetworkTest, DraftedPathMatchesCommittedPathBitForBit) {
-  EagleNetwork drafted = fresh();
+  FeatureNetwork drafted = fresh();
   extend(drafted, 0, 3);
   drafted.commit(Tokens{5, 6, 7, 8});
   const auto along_tree = expand_chain(drafted, Tokens{9, 10, 11});
 
-  EagleNetwork committed = fresh();
+  FeatureNetwork committed = fresh();
   extend(committed, 0, 3);
   committed.commit(Tokens{5, 6, 7, 8, 9, 10, 11});
   EXPECT_EQ(along_tree, read_logits(committed));
 }
 
 TEST_P(EagleNetworkTest, TokenByTokenMatchesOneCommitBitForBit) {
-  EagleNetwork stepwise = fresh();
+  FeatureNetwork stepwise = fresh();
   extend(stepwise, 0, 2);
   for (const std::uint32_t token : {5u, 6u, 7u, 8u, 9u}) stepwise.commit(Tokens{token});
 
-  EagleNetwork at_once = fresh();
+  FeatureNetwork at_once = fresh();
   extend(at_once, 0, 2);
   at_once.commit(Tokens{5, 6, 7, 8, 9});
   EXPECT_EQ(read_logits(stepwise), read_logits(at_once));
 }
 
 TEST_P(EagleNetworkTest, LevelMatchesSingleNodesBitForBit) {
-  EagleNetwork together = fresh();
-  EagleNetwork apart = fresh();
-  for (EagleNetwork* network : {&together, &apart}) {
+  FeatureNetwork together = fresh();
+  FeatureNetwork apart = fresh();
+  for (FeatureNetwork* network : {&together, &apart}) {
     extend(*network, 0, 3);
     network->commit(Tokens{5, 6, 7, 8});
   }
@@ -79,7 +79,7 @@ TEST_P(EagleNetworkTest, LevelMatchesSingleNodesBitForBit) {
 }
 
 TEST_P(EagleNetworkTest, NodeContinuesFeatureOfItsParent) {
-  EagleNetwork network = fresh();
+  FeatureNetwork network = fresh();
   extend(network, 0, 1);
   network.commit(Tokens{5, 6});
   const std::vector<GrowthNode> level{{.token = 11, .depth = 1, .ancestors = {}},
@@ -89,7 +89,7 @@ TEST_P(EagleNetworkTest, NodeContinuesFeatureOfItsParent) {
   below_second.ancestors.set(1);
   network.expand(std::span(&below_second, 1));
 
-  EagleNetwork alone = fresh();
+  FeatureNetwork alone = fresh();
   extend(alone, 0, 1);
   alone.commit(Tokens{5, 6, 12, 13});
   EXPECT_EQ(read_logits(network), read_logits(alone));
@@ -97,7 +97,7 @@ TEST_P(EagleNetworkTest, NodeContinuesFeatureOfItsParent) {
 
 TEST_P(EagleNetworkTest, TargetFeaturesReplacePredictedOnesAndTheirResults) {
   const Tokens tokens = some_tokens(10);
-  EagleNetwork late = fresh();
+  FeatureNetwork late = fresh();
   extend(late, 0, 4);
   late.commit(tokens);  // the features of 4 to 8 are its own
   expand_chain(late, Tokens{6, 9});
@@ -106,7 +106,7 @@ TEST_P(EagleNetworkTest, TargetFeaturesReplacePredictedOnesAndTheirResults) {
   late.truncate(9);
   late.commit(std::span(tokens).last(1));
 
-  EagleNetwork in_time = fresh();
+  FeatureNetwork in_time = fresh();
   extend(in_time, 0, 9);
   in_time.commit(tokens);
   EXPECT_EQ(read_logits(late), read_logits(in_time));
@@ -116,11 +116,11 @@ TEST_P(EagleNetworkTest, TargetFeaturesReplacePredictedOnesAndTheirResults) {
 // Features may arrive before the tokens that they are paired with.
 TEST_P(EagleNetworkTest, FeaturesMayArriveBeforeTheirTokens) {
   const Tokens tokens = some_tokens(10);
-  EagleNetwork ahead = fresh();
+  FeatureNetwork ahead = fresh();
   extend(ahead, 0, 9);
   ahead.commit(some_tokens(4));
   ahead.commit(std::span(tokens).subspan(4));
-  EagleNetwork in_time = fresh();
+  FeatureNetwork in_time = fresh();
   extend(in_time, 0, 3);
   in_time.commit(some_tokens(4));
   extend(in_time, 3, 6);
@@ -132,14 +132,14 @@ TEST_P(EagleNetworkTest, FeaturesMayArriveBeforeTheirTokens) {
 // theirs arrive.
 TEST_P(EagleNetworkTest, FeatureOrderDoesNotMatter) {
   const Tokens tokens = some_tokens(10);
-  EagleNetwork newest_first = fresh();
+  FeatureNetwork newest_first = fresh();
   extend(newest_first, 6, 3);
   newest_first.commit(tokens);
   const auto with_a_hole = read_logits(newest_first);
   extend(newest_first, 0, 6);
   newest_first.truncate(9);
   newest_first.commit(std::span(tokens).last(1));
-  EagleNetwork in_order = fresh();
+  FeatureNetwork in_order = fresh();
   extend(in_order, 0, 9);
   in_order.commit(tokens);
   expect_close(read_logits(newest_first), read_logits(in_order), 1e-4);
@@ -148,10 +148,10 @@ TEST_P(EagleNetworkTest, FeatureOrderDoesNotMatter) {
 
 // Given the root's own feature, the logits are those of the target's head.
 TEST_P(EagleNetworkTest, UsesTargetFeatureOfLastToken) {
-  EagleNetwork network = fresh();
+  FeatureNetwork network = fresh();
   extend(network, 0, 4);
   network.commit(some_tokens(4));
-  EagleNetwork other = fresh();
+  FeatureNetwork other = fresh();
   other.extend_memory(0, rows(50, 3));  // rows before it do not matter then
   extend(other, 3, 1);
   other.commit(some_tokens(4));
@@ -160,11 +160,11 @@ TEST_P(EagleNetworkTest, UsesTargetFeatureOfLastToken) {
 
 // A server may have a longer context.
 TEST_P(EagleNetworkTest, IgnoresFeaturesBeyondItsContext) {
-  EagleNetwork network = fresh();
+  FeatureNetwork network = fresh();
   extend(network, 0, kPositions - 2);
   extend(network, kPositions - 2, 4);
   extend(network, kPositions + 2, 1);
-  EagleNetwork within = fresh();
+  FeatureNetwork within = fresh();
   extend(within, 0, kPositions);
   network.commit(some_tokens(kPositions));
   within.commit(some_tokens(kPositions));
@@ -173,7 +173,7 @@ TEST_P(EagleNetworkTest, IgnoresFeaturesBeyondItsContext) {
 
 // After a span is written alone and then corrected, no state of it remains.
 TEST_P(EagleNetworkTest, TruncatedTokensAndFeaturesLeaveNoTrace) {
-  EagleNetwork network = fresh();
+  FeatureNetwork network = fresh();
   extend(network, 0, 5);
   network.commit(Tokens{1, 2, 3, 4, 5, 6});
   for (const std::uint32_t token : {40u, 41u, 42u}) network.commit(Tokens{token});
@@ -182,7 +182,7 @@ TEST_P(EagleNetworkTest, TruncatedTokensAndFeaturesLeaveNoTrace) {
   extend(network, 3, 4);
   network.commit(Tokens{6, 7, 8});
 
-  EagleNetwork straight = fresh();
+  FeatureNetwork straight = fresh();
   extend(straight, 0, 7);
   straight.commit(Tokens{1, 2, 3, 4, 5, 6, 7, 8});
   EXPECT_EQ(read_logits(network), read_logits(straight));
@@ -190,7 +190,7 @@ TEST_P(EagleNetworkTest, TruncatedTokensAndFeaturesLeaveNoTrace) {
 
 // Tokens, features, drafts and corrections in any order: only the final state counts.
 TEST_P(EagleNetworkTest, LogitsDependOnTokensAndFeaturesNotHistory) {
-  EagleNetwork network = fresh();
+  FeatureNetwork network = fresh();
   Random random(17);
   const auto below = [&](std::uint64_t count) {
     return static_cast<std::uint32_t>(random.below(count));
@@ -218,7 +218,7 @@ TEST_P(EagleNetworkTest, LogitsDependOnTokensAndFeaturesNotHistory) {
     const auto logits = read_logits(network);
     if (below(2) == 0) expand_chain(network, Tokens{below(60), below(60)});
 
-    EagleNetwork other = fresh();
+    FeatureNetwork other = fresh();
     if (known > 0) extend(other, 0, known);
     other.commit(tokens);
     ASSERT_EQ(logits, read_logits(other)) << "step " << step;
@@ -226,16 +226,16 @@ TEST_P(EagleNetworkTest, LogitsDependOnTokensAndFeaturesNotHistory) {
 }
 
 TEST_P(EagleNetworkTest, DraftsWithoutAnyFeature) {
-  EagleNetwork one_token = fresh();
+  FeatureNetwork one_token = fresh();
   one_token.commit(Tokens{1});
   for (const float x : expand_chain(one_token, Tokens{3, 4})) ASSERT_TRUE(std::isfinite(x));
   // Holds for any text length, and for text that arrives in pieces.
-  EagleNetwork pieces = fresh();
+  FeatureNetwork pieces = fresh();
   const Tokens tokens = some_tokens(290);
   for (std::size_t i = 0; i < tokens.size(); i += 58) {
     pieces.commit(std::span(tokens).subspan(i, 58));
   }
-  EagleNetwork at_once = fresh();
+  FeatureNetwork at_once = fresh();
   at_once.commit(tokens);
   EXPECT_EQ(read_logits(pieces), read_logits(at_once));
 }

@@ -5,6 +5,7 @@
 #include "shared/drafting/independent/independent_kind.h"
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
+#include "shared/drafting/mtp/mtp_kind.h"
 #include "shared/runtime/backend.h"
 #include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
@@ -17,9 +18,10 @@ using testing::ToyDecoder;
 using testing::ToyEagle;
 using testing::ToyMedusa;
 using testing::ToyMoa;
+using testing::ToyMtp;
 using Tokens = std::vector<std::uint32_t>;
 
-enum class Kind : std::uint8_t { independent, moa, eagle, medusa };
+enum class Kind : std::uint8_t { independent, moa, eagle, mtp, medusa };
 
 class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
  protected:
@@ -32,6 +34,8 @@ class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
         return make_moa_model({.config = moa_.config, .tensors = moa_.tensors});
       case Kind::eagle:
         return make_eagle_model({.config = toy_eagle_.config, .tensors = toy_eagle_.tensors});
+      case Kind::mtp:
+        return make_mtp_model(toy_mtp_.model);
       case Kind::medusa:
         return make_medusa_model({.config = toy_medusa_.config, .tensors = toy_medusa_.tensors});
       case Kind::independent:
@@ -50,6 +54,7 @@ class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
   ToyDecoder toy_{6};
   ToyMoa moa_{toy_, 3, 1};
   ToyEagle toy_eagle_{toy_, 3};
+  ToyMtp toy_mtp_{toy_, 3};
   ToyMedusa toy_medusa_{toy_, 3, HeadOutputs::shared};
   Tokens first_{5, 6, 7};
   Tokens second_{9, 30, 12, 4};
@@ -96,7 +101,7 @@ TEST_P(SharedWeightsTest, DraftersOutliveWeightsHandleAndEachOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SharedWeightsTest,
-                         ::testing::Values(Kind::independent, Kind::moa, Kind::eagle,
+                         ::testing::Values(Kind::independent, Kind::moa, Kind::eagle, Kind::mtp,
                                            Kind::medusa));
 
 }  // namespace

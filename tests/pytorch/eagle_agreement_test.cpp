@@ -3,7 +3,7 @@
 #include <string>
 
 #include "shared/drafting/eagle/eagle_kind.h"
-#include "shared/drafting/eagle/eagle_network.h"
+#include "shared/drafting/feature_network.h"
 #include "tests/pytorch/split_models.h"
 #include "tests/runtime/op_test.h"
 #include "tests/support/skip.h"
@@ -17,7 +17,8 @@ class EagleAgreementTest : public ::testing::TestWithParam<const char*> {
  protected:
   // Runs the network on its own backend.
   void expect_same_rounds(Backend& device) {
-    EagleNetwork network(device, model_.config, model_.tensors, SplitModels::kPositions);
+    FeatureNetwork network(device, feature_model(model_.config, model_.tensors),
+                           SplitModels::kPositions);
     testing::expect_same_rounds(models_.expected(), *target_, *tap_, network);
   }
 

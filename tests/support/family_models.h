@@ -21,17 +21,23 @@ enum class Weights : std::uint8_t {
   exact,  // decoded to float32, so that no backend rounds activations
 };
 
+// States that caches keep beside keys and values.
+enum class Keeps : std::uint8_t { nothing, features };
+
 // A model file and a decoder of it.
 class FamilyModel {
  public:
-  FamilyModel(Backend& backend, const std::string& name, std::uint32_t context, Weights weights)
+  FamilyModel(Backend& backend, const std::string& name, std::uint32_t context, Weights weights,
+              Keeps keeps = Keeps::nothing)
       : bytes_(unzipped(kFamilies / (name + ".gguf.gz"))),
         file_(GgufFile::parse(bytes_).value()),
         model_(read_decoder(file_).value()) {
     if (weights == Weights::exact) {
       for (LayerTensors& layer : model_.tensors.layers) decode(layer);
     }
-    decoder_.emplace(backend, model_.config, model_.tensors, context);
+    std::vector<std::uint32_t> states;
+    if (keeps == Keeps::features) states.push_back(model_.config.layer_count + 1);
+    decoder_.emplace(backend, model_.config, model_.tensors, context, states);
   }
   Decoder& decoder() { return *decoder_; }
   const DecoderTensors& tensors() const { return model_.tensors; }

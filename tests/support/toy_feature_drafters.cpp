@@ -23,6 +23,42 @@ ToyEagle::ToyEagle(const ToyDecoder& target, std::uint64_t seed)
   tensors.layer.attn_output = pool->normal(dim, config.layer.heads.query_cols(), 0.05);
 }
 
+ToyMtp::ToyMtp(const ToyDecoder& target, std::uint64_t seed)
+    : pool(std::make_shared<TensorPool>(seed)) {
+  constexpr std::uint32_t kExperts = 4;
+  constexpr std::uint32_t kExpertDim = 16;
+  const std::uint32_t dim = target.config.layer.dim;
+  const HeadShape heads{.query_heads = 4, .kv_heads = 2, .head_dim = 8};
+  model.sizes = {.vocabulary_count = target.config.vocabulary_count,
+                 .context_length = target.config.context_length,
+                 .target_layer_count = target.config.layer_count};
+  model.plan = {.shape = {.dim = dim, .heads = heads, .ffn_dim = 24}, .output_gate = true};
+  model.rope = {.rotated = 4};
+  model.has_first = true;
+  model.token_embd = target.tensors.token_embd;
+  model.output = target.tensors.output;
+  model.embedding_norm = pool->norm(dim);
+  model.feature_norm = pool->norm(dim);
+  model.fc_embedding = pool->normal(dim, dim, 0.2);
+  model.fc_feature = pool->normal(dim, dim, 0.2);
+  model.output_norm = pool->norm(dim);
+  LayerTensors& layer = model.layer;
+  layer = pool->layer(model.plan.shape);
+  layer.attn_gate = pool->normal(heads.query_cols(), dim, 0.3);
+  layer.attn_q_norm = pool->norm(heads.head_dim);
+  layer.attn_k_norm = pool->norm(heads.head_dim);
+  model.plan.shape.ffn_dim = 0;
+  model.plan.experts = {.count = kExperts, .used = 2, .ffn_dim = kExpertDim};
+  layer.ffn_gate = layer.ffn_up = layer.ffn_down = {};
+  layer.router = pool->normal(kExperts, dim, 0.3);
+  layer.experts_gate = pool->normal(kExperts * kExpertDim, dim, 0.3);
+  layer.experts_up = pool->normal(kExperts * kExpertDim, dim, 0.3);
+  layer.experts_down = pool->normal(kExperts * dim, kExpertDim, 0.3);
+  for (TensorView* experts : {&layer.experts_gate, &layer.experts_up, &layer.experts_down}) {
+    experts->experts = kExperts;
+  }
+}
+
 ToyMedusa::ToyMedusa(const ToyDecoder& target, std::uint64_t seed, HeadOutputs outputs,
                      std::uint32_t heads)
     : pool(std::make_shared<TensorPool>(seed)) {

@@ -12,10 +12,19 @@ namespace edgedraft::testing {
 
 struct ToyEagle {
   ToyEagle(const ToyDecoder& target, std::uint64_t seed);
+  FeatureModel model() const { return feature_model(config, tensors); }
 
   std::shared_ptr<TensorPool> pool;
   EagleConfig config;
   EagleTensors tensors;
+};
+
+// An MTP block with experts, an output gate, norms of heads and partial rotation.
+struct ToyMtp {
+  ToyMtp(const ToyDecoder& target, std::uint64_t seed);
+
+  std::shared_ptr<TensorPool> pool;
+  FeatureModel model;
 };
 
 enum class HeadOutputs : std::uint8_t { shared, own };

@@ -1,4 +1,4 @@
-#include "shared/drafting/eagle/eagle_network.h"
+#include "shared/drafting/feature_network.h"
 #include "shared/drafting/independent/independent_network.h"
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/network_drafter.h"
@@ -72,10 +72,10 @@ TEST_F(VulkanDraftingTest, MoaGrowsSameTreesAsCpu) {
 
 TEST_F(VulkanDraftingTest, EagleGrowsSameTreesAsCpu) {
   const ToyEagle toy_eagle(toy_, 40);
-  EagleNetwork on_cpu(*cpu_, toy_eagle.config, toy_eagle.tensors, 200);
-  EagleNetwork on_vulkan(*vulkan_, toy_eagle.config, toy_eagle.tensors, 200);
+  FeatureNetwork on_cpu(*cpu_, toy_eagle.model(), 200);
+  FeatureNetwork on_vulkan(*vulkan_, toy_eagle.model(), 200);
   expect_same_trees(
-      on_cpu, on_vulkan, [&](EagleNetwork& network, std::uint32_t first, std::uint32_t count) {
+      on_cpu, on_vulkan, [&](FeatureNetwork& network, std::uint32_t first, std::uint32_t count) {
         network.extend_memory(first, made_up_rows(network.activation_cols(), first, count));
       });
 }

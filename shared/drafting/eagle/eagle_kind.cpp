@@ -1,17 +1,14 @@
 #include "shared/drafting/eagle/eagle_kind.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
-#include "shared/base/check.h"
 #include "shared/base/error.h"
 #include "shared/drafting/bundle_parts.h"
 #include "shared/drafting/drafter_fit.h"
-#include "shared/drafting/eagle/eagle_network.h"
+#include "shared/drafting/feature_network.h"
 #include "shared/drafting/network_kind.h"
-#include "shared/drafting/state_tap.h"
 #include "shared/model/convert/hf_model.h"
 #include "shared/model/convert/model_plan.h"
 #include "shared/model/json_file.h"
@@ -54,35 +51,6 @@ Result<LayerShape> read_shape(const json& config, const SafetensorsModel& checkp
                    .dim = target.layer.dim,
                    .head_dim = *head_dim,
                    .rms_epsilon = static_cast<float>(epsilon->value_or(target.layer.rms_epsilon))});
-}
-
-// Columns of a planned matrix from `first` on, as many as it has rows, as a separate tensor.
-PlannedTensor square_of(const PlannedTensor& whole, std::uint64_t first, std::string name,
-                        DType type, ModelPlan& plan) {
-  const std::uint64_t dim = whole.info.dims[1];
-  const auto part_bytes = row_bytes(whole.source_type, dim);
-  EDGEDRAFT_CHECK(part_bytes.has_value());
-  const std::size_t row = whole.source.size() / dim;
-  const std::size_t begin = first / dim * *part_bytes;
-  Bytes& bytes = plan.made.emplace_back();
-  bytes.reserve(dim * *part_bytes);
-  for (std::uint64_t r = 0; r < dim; ++r) {
-    const ByteView part = whole.source.subspan(r * row + begin, *part_bytes);
-    bytes.insert(bytes.end(), part.begin(), part.end());
-  }
-  const std::vector<std::uint64_t> dims{dim, dim};
-  return {.info = {.name = std::move(name), .type = stored_type(type, dims), .dims = dims},
-          .source_type = whole.source_type,
-          .source = bytes};
-}
-
-// fc.weight multiplies [embedding; feature]. Each half becomes a matrix of its own, so that both
-// matmuls accumulate and no concatenation is needed.
-void split_fc(DType type, ModelPlan& plan) {
-  const PlannedTensor whole = std::move(plan.tensors.back());
-  plan.tensors.pop_back();
-  plan.tensors.push_back(square_of(whole, 0, "fc_embd.weight", type, plan));
-  plan.tensors.push_back(square_of(whole, whole.info.dims[1], "fc_feature.weight", type, plan));
 }
 
 // Without `bias` in the configuration, the tensor decides: Llama 2 checkpoints have one without
@@ -128,7 +96,9 @@ Result<void> add_eagle(const CheckpointInput& input, ModelPlan& plan) {
   reader.leave_out("embed_tokens.weight", {target.vocabulary_count, dim});
   reader.add("fc.weight", "fc.weight", {dim, 2 * dim}, 0);
   if (reader.error()) return *reader.error();
-  split_fc(input.type, plan);
+  const PlannedTensor fc = std::move(plan.tensors.back());
+  plan.tensors.pop_back();
+  if (auto split = add_halves(fc, input.type, plan); !split) return split.error();
   if (*with_bias) reader.add("fc.bias", "fc.bias", {dim}, 0);
   reader.add_layer(kLayer, "layer.", drafter_layer(*shape), RopeStyle::halves);
   reader.refuse_others();
@@ -155,27 +125,21 @@ struct Eagle {
   using Model = EagleModel;
 
   static DrafterFacts facts(const Model& model) {
-    const EagleConfig& config = model.config;
-    const EagleTensors& t = model.tensors;
-    return {.vocabulary_count = config.vocabulary_count,
-            .context_count = config.context_length,
-            .step_bytes = t.output.value_or(t.token_embd).bytes.size() +
-                          t.fc_embedding.bytes.size() + t.fc_feature.bytes.size() +
-                          matrix_bytes(t.layer),
-            .tap = kFeatureTap,
-            .pace_name =
-                std::string(kEagleKind.name) + (config.variant.empty() ? "" : "-" + config.variant),
-            .target = {.layer_count = config.target_layer_count, .dim = config.layer.dim}};
+    const std::string& variant = model.config.variant;
+    return feature_facts(features_of(model),
+                         std::string(kEagleKind.name) + (variant.empty() ? "" : "-" + variant));
   }
   static std::unique_ptr<DrafterWeights> load(const Model& model, Backend& backend,
                                               std::uint32_t positions_max) {
-    auto weights =
-        std::make_shared<EagleWeights>(backend, model.config, model.tensors, positions_max);
-    const std::uint64_t bytes = weights->sequence_bytes();
-    return share_weights<EagleDrafter>(std::move(weights), bytes);
+    return load_feature_drafters(backend, features_of(model), positions_max);
   }
   static std::unique_ptr<Tap> make_tap(const Model& model, Backend& backend) {
-    return make_feature_tap(backend, model.config.target_layer_count, model.config.layer.dim);
+    return make_feature_tap(backend, features_of(model));
+  }
+
+ private:
+  static FeatureModel features_of(const Model& model) {
+    return feature_model(model.config, model.tensors);
   }
 };
 

@@ -56,6 +56,21 @@ Result<EagleTensors> read_eagle_tensors(const GgufFile& file, const EagleConfig&
 
 }  // namespace
 
+FeatureModel feature_model(const EagleConfig& config, const EagleTensors& tensors) {
+  return {.sizes = config,
+          .plan = {.shape = config.layer},
+          .rope = config.rope,
+          .token_embd = tensors.token_embd,
+          .output = tensors.output,
+          .embedding_norm = {},
+          .feature_norm = {},
+          .fc_embedding = tensors.fc_embedding,
+          .fc_feature = tensors.fc_feature,
+          .fc_bias = tensors.fc_bias,
+          .layer = tensors.layer,
+          .output_norm = {}};
+}
+
 Result<EagleModel> read_eagle(const GgufFile& file) {
   auto config = read_eagle_config(file);
   if (!config) return config.error();

@@ -6,6 +6,7 @@
 
 #include "shared/base/error.h"
 #include "shared/drafting/bundle_config.h"
+#include "shared/drafting/feature_network.h"
 #include "shared/model/config.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/gguf.h"
@@ -40,6 +41,9 @@ struct EagleModel {
   EagleConfig config;
   EagleTensors tensors;
 };
+// Non-owning. A feature and the token after it are an input.
+FeatureModel feature_model(const EagleConfig& config, const EagleTensors& tensors);
+
 // Every shape is checked. Errors    bad_file naming the key or tensor; unsupported
 Result<EagleModel> read_eagle(const GgufFile& file);
 

@@ -29,21 +29,17 @@ std::size_t cut_of(const std::string& text) {
   return space == std::string::npos || space == 0 ? text.size() : space;
 }
 
-// Number of occurrences of each token in the corpus.
-Result<std::vector<std::uint64_t>> count_tokens(const Tokenizer& tokenizer,
-                                                const std::filesystem::path& corpus) {
+// Adds the number of occurrences of each token in a text. `name` is its option and path.
+Result<void> count_tokens(const Tokenizer& tokenizer, const std::filesystem::path& path,
+                          const std::string& name, std::vector<std::uint64_t>& counts) {
   std::error_code unknown;  // opening reports the error; a pipe has no length
-  if (std::filesystem::is_directory(corpus, unknown)) {
-    return Error{Errc::io, "--corpus " + corpus.string() + ": is a folder; give a text file"};
+  if (std::filesystem::is_directory(path, unknown)) {
+    return Error{Errc::io, name + ": is a folder; give a text file"};
   }
-  std::ifstream in(corpus, std::ios::binary);
-  if (!in) {
-    return Error{Errc::io,
-                 "--corpus " + corpus.string() + ": " + std::generic_category().message(errno)};
-  }
-  const std::uintmax_t bytes = std::filesystem::file_size(corpus, unknown);
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return Error{Errc::io, name + ": " + std::generic_category().message(errno)};
+  const std::uintmax_t bytes = std::filesystem::file_size(path, unknown);
   Progress progress("counting tokens", unknown ? 0 : bytes);
-  std::vector<std::uint64_t> counts(tokenizer.vocabulary_count());
   std::string text;
   std::string block(kBlockBytes, '\0');
   const auto count = [&](std::string_view piece) {
@@ -57,8 +53,8 @@ Result<std::vector<std::uint64_t>> count_tokens(const Tokenizer& tokenizer,
     text.erase(0, cut);
     progress.advance(read);
   }
-  if (in.bad()) return Error{Errc::io, "--corpus " + corpus.string() + ": cannot be read"};
-  return counts;
+  if (in.bad()) return Error{Errc::io, name + ": cannot be read"};
+  return {};
 }
 
 }  // namespace
@@ -74,26 +70,33 @@ Result<DraftTokens> choose_draft_tokens(const Tokenizer& tokenizer,
   const auto kept_count = static_cast<std::uint32_t>(first_free - order.begin());
   const std::uint32_t least = std::max(kept_count, 1u);
   if (options.count < least || options.count > vocabulary_count) {
-    return Error{Errc::usage, "--draft-vocab " + std::to_string(options.count) +
-                                  ": give a number from " + std::to_string(least) +
+    return Error{Errc::usage, std::string(options.count_option) + " " +
+                                  std::to_string(options.count) + ": give a number from " +
+                                  std::to_string(least) +
                                   " (the model's control tokens are always kept) to " +
                                   std::to_string(vocabulary_count) + ", its whole vocabulary"};
   }
-  const auto counts = count_tokens(tokenizer, options.corpus);
-  if (!counts) return counts.error();
+  std::vector<std::uint64_t> counts(vocabulary_count);
+  for (const std::filesystem::path& text : options.texts) {
+    const std::string name = std::string(options.text_option) + " " + text.string();
+    if (auto counted = count_tokens(tokenizer, text, name, counts); !counted) {
+      return counted.error();
+    }
+  }
   const auto sum_of = [&](auto first, auto last) {
     return std::accumulate(first, last, std::uint64_t{0},
-                           [&](std::uint64_t sum, std::uint32_t t) { return sum + (*counts)[t]; });
+                           [&](std::uint64_t sum, std::uint32_t t) { return sum + counts[t]; });
   };
   DraftTokens chosen;
   chosen.corpus_tokens = sum_of(first_free, order.end());
-  if (chosen.corpus_tokens == 0) {
-    return Error{Errc::usage, "--corpus " + options.corpus.string() +
+  if (!options.texts.empty() && chosen.corpus_tokens == 0) {
+    return Error{Errc::usage, std::string(options.text_option) + " " +
+                                  options.texts.front().string() +
                                   ": contains no text; give text similar to what the drafter will "
                                   "write, at least a few hundred kilobytes"};
   }
   std::stable_sort(first_free, order.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return (*counts)[a] > (*counts)[b]; });
+                   [&](std::uint32_t a, std::uint32_t b) { return counts[a] > counts[b]; });
   chosen.covered = sum_of(first_free, order.begin() + options.count);
   order.resize(options.count);
   std::sort(order.begin(), order.end());

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "shared/base/error.h"
@@ -11,23 +12,28 @@
 namespace edgedraft {
 
 struct DraftTokenOptions {
-  std::filesystem::path corpus;  // a text similar to those that the drafter will write
+  // Texts similar to those that the drafter will write. Without any, a token's frequency is taken
+  // from its id: BPE vocabularies list frequent tokens first.
+  std::vector<std::filesystem::path> texts;
   std::uint32_t count = 0;
+  // Names in messages.
+  std::string_view text_option = "--corpus";
+  std::string_view count_option = "--draft-vocab";
 };
 
 // Tokens that a drafter may propose.
 struct DraftTokens {
   std::vector<std::uint32_t> tokens;  // ascending
-  std::uint64_t corpus_tokens = 0;    // without control tokens
+  std::uint64_t corpus_tokens = 0;    // of the texts, without control tokens
   std::uint64_t covered = 0;          // number of those that are in `tokens`
 };
 
-// Chooses the control tokens, those that end an answer, and the most frequent tokens of the corpus
-// up to the count; ties by lowest id. Texts of control tokens in the corpus count as the tokens.
+// Chooses the control tokens, those that end an answer, and the most frequent tokens of the texts
+// up to the count; ties by lowest id. Names of control tokens in the texts count as the tokens.
 //
-// Errors    usage: a count below the number of control tokens or above the vocabulary, an empty
-//           corpus; io: no such file
-// Cost      memory for the vocabulary and a megabyte of the text; shows progress on a terminal
+// Errors    usage: a count below the number of control tokens or above the vocabulary, empty texts;
+//           io: no such file
+// Cost      memory for the vocabulary and a megabyte of a text; shows progress on a terminal
 Result<DraftTokens> choose_draft_tokens(const Tokenizer& tokenizer,
                                         const DraftTokenOptions& options);
 

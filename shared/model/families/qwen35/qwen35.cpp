@@ -22,12 +22,13 @@ void qwen35_layer(const LayerPlan& plan, LayerList& list) {
 void plan_hybrid(PlanKeys& keys, DecoderConfig& config) {
   const std::uint32_t interval = keys.count_or("full_attention_interval", kLayerCountMax, 4);
   const std::uint32_t blocks = config.layer_count;
-  config.other_layer_count = keys.size_or("nextn_predict_layers", 0);  // drafters of its own
+  config.other_layer_count = keys.size_or("nextn_predict_layers", 0);
   if (config.other_layer_count >= blocks) {
     keys.fail(bad_file(keys.full("nextn_predict_layers") + " leaves no layer"));
     return;
   }
   config.layer_count = blocks - config.other_layer_count;
+  config.draft_layer = {.shape = config.layer, .output_gate = true};
   LayerPlan mixing{.shape = config.layer, .mixer = Mixer::delta_rule};
   mixing.delta = {.key_heads = keys.count("ssm.group_count", kWidthMax),
                   .value_heads = keys.count("ssm.time_step_rank", kWidthMax),
@@ -41,7 +42,7 @@ void plan_hybrid(PlanKeys& keys, DecoderConfig& config) {
     return;
   }
   const std::vector<bool> recurrent = keys.flags("attention.recurrent_layers", config.layer_count);
-  config.layers.assign(config.layer_count, {.shape = config.layer, .output_gate = true});
+  config.layers.assign(config.layer_count, config.draft_layer);
   for (std::uint32_t i = 0; i < config.layer_count; ++i) {
     if (recurrent.empty() ? (i + 1) % interval != 0 : recurrent[i]) config.layers[i] = mixing;
   }
@@ -127,10 +128,8 @@ void hybrid_hf(HfKeys& keys) {
 
 void hybrid_hf_tensors(CheckpointReader& reader, const DecoderConfig& config) {
   if (config.other_layer_count == 0) return;
-  LayerPlan block = config.plan(0);
-  block.mixer = Mixer::attention;
   LayerList list;
-  (*find_family(config.architecture))->tensors(block, list);
+  (*find_family(config.architecture))->tensors(config.draft_layer, list);
   const std::string from(kMtp);
   const std::string to = "blk." + std::to_string(config.layer_count) + ".";
   const std::uint64_t dim = config.layer.dim;
@@ -142,7 +141,7 @@ void hybrid_hf_tensors(CheckpointReader& reader, const DecoderConfig& config) {
 }
 
 // Qwen3.5 and later, text: three of four layers are gated delta nets, the others attend with an
-// output gate. The block that drafts (MTP) is not read.
+// output gate. A block that drafts (MTP) may follow them.
 extern const Family kQwen35;
 const Family kQwen35 = {.architecture = "qwen35",
                         .hf_architectures = kQwen35Hf,

@@ -14,6 +14,7 @@ void plan_qwen35moe(PlanKeys& keys, DecoderConfig& config) {
   ExpertShape experts = read_experts(keys);
   experts.shared_ffn_dim = keys.count("expert_shared_feed_forward_length", kWidthMax);
   for (LayerPlan& plan : config.layers) plan.experts = experts;
+  config.draft_layer.experts = experts;
 }
 
 void qwen35moe_layer(const LayerPlan& plan, LayerList& list) {

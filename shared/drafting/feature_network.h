@@ -2,42 +2,73 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "shared/drafting/bundle_config.h"
 #include "shared/drafting/draft_network.h"
-#include "shared/drafting/eagle/eagle_tensors.h"
+#include "shared/drafting/drafter_kind.h"
 #include "shared/drafting/network_drafter.h"
+#include "shared/model/config.h"
+#include "shared/model/decoder_tensors.h"
 #include "shared/runtime/kv_cache.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/weight_store.h"
 
 namespace edgedraft {
 
+// A network of one decoder layer over the target's features. Absent norms are not computed.
+struct FeatureModel {
+  BundleConfig sizes;
+  LayerPlan plan;   // attention of its own; width of the target's residual stream
+  RopeConfig rope;  // position = index of the input
+  // Whether the first token is an input, too, with a feature of zeros. An input's index is then
+  // its token's position, else its feature's.
+  bool has_first = false;
+
+  TensorView token_embd;             // [vocabulary, dim]
+  std::optional<TensorView> output;  // [head_rows, dim]; absent if the head is the embedding
+  TensorView embedding_norm;         // [1, dim]
+  TensorView feature_norm;           // [1, dim]
+  TensorView fc_embedding;           // [dim, dim]: multiplies the token's embedding
+  TensorView fc_feature;             // [dim, dim]: multiplies the feature
+  TensorView fc_bias;                // [1, dim] or absent
+  LayerTensors layer;
+  TensorView output_norm;  // [1, dim]: turns the layer's output into a feature
+};
+
 // Weights, tables and scratch shared by all sequences of a drafter. One sequence computes at a
 // time.
-class EagleWeights {
+class FeatureWeights {
  public:
-  // Requires  the bytes of `tensors` outlive the object
-  EagleWeights(Backend& backend, const EagleConfig& config, const EagleTensors& tensors,
-               std::uint32_t positions_max);
+  // Requires  the bytes of the tensors outlive the object
+  FeatureWeights(Backend& backend, const FeatureModel& model, std::uint32_t positions_max);
 
   // Bytes per sequence: keys and values, and features.
   std::uint64_t sequence_bytes() const;
 
  private:
-  friend class EagleNetwork;
+  friend class FeatureNetwork;
+
+  std::uint32_t input_count() const { return positions_max_ + first_; }
 
   Backend& backend_;
-  EagleConfig config_;
+  BundleConfig sizes_;
+  std::uint32_t dim_;
+  std::uint32_t first_;  // 1 if the first token is an input, else 0
   std::uint32_t positions_max_;
   WeightStore store_;
   OwnedMatrix cos_sin_;
   Weight embedding_;
   Weight head_;
+  Weight embedding_norm_;
+  Weight feature_norm_;
   Weight fc_embedding_;
   Weight fc_feature_;
   Weight fc_bias_;
+  Weight output_norm_;
   Layer layer_;
   LayerScratch scratch_;
   HeadShape gather_heads_;  // the columns of a feature, as heads
@@ -48,9 +79,9 @@ class EagleWeights {
   std::unique_ptr<OwnedMatrix> logits_memory_;
 };
 
-// EAGLE's network. Input i is the feature of position i and the token after it,
-// z_i = fc [emb(x_{i+1}); f_i], at RoPE position i. One layer turns it into the next feature, and
-// the target's head turns that into logits.
+// A network that continues the target's features. Input i is the feature of position i and the
+// token after it, z_i = fc [norm(emb(x_{i+1})); norm(f_i)]. One layer turns it into the next
+// feature, and the head turns that into logits.
 //
 // A feature is the target's own if it has arrived, else predicted. Positions after the newest true
 // feature are predicted one after another, as drafts are. A true feature replaces the predicted one
@@ -61,17 +92,19 @@ class EagleWeights {
 // If no feature has arrived at all, prediction starts from a feature of zeros, some hundred tokens
 // back (kOwnWindow): each costs a pass.
 //
-// Source    EAGLE, section 4.1, and EAGLE-2; no norm before attention unless the weights have one
-class EagleNetwork final : public DraftNetwork {
+// If the first token is an input, positions inside the network are one greater: position 0 has a
+// feature of zeros, which is always there, and a token that is never read.
+//
+// Source    EAGLE, section 4.1, and EAGLE-2; DeepSeek-V3 (2024), section 2.2
+class FeatureNetwork : public DraftNetwork {
  public:
-  // Requires  the bytes of `tensors` outlive the network
-  EagleNetwork(Backend& backend, const EagleConfig& config, const EagleTensors& tensors,
-               std::uint32_t positions_max);
+  // Requires  the bytes of the tensors outlive the network
+  FeatureNetwork(Backend& backend, const FeatureModel& model, std::uint32_t positions_max);
   // One of several sequences; its logits are valid until any of them computes again.
-  explicit EagleNetwork(std::shared_ptr<EagleWeights> weights);
+  explicit FeatureNetwork(std::shared_ptr<FeatureWeights> weights);
 
   // Columns of a feature.
-  std::uint32_t activation_cols() const { return m_->config_.layer.dim; }
+  std::uint32_t activation_cols() const { return m_->dim_; }
   // Adds the target's features of positions first, first + 1, ..., which may be ahead of the
   // tokens. Drops positions from position_count_max() on.
   // Shapes    rows [n * activation_cols()]
@@ -79,11 +112,9 @@ class EagleNetwork final : public DraftNetwork {
   // Drops the target's features from `position` on.
   void truncate_memory(std::uint32_t position);
 
-  std::uint32_t vocabulary_count() const override { return m_->config_.vocabulary_count; }
-  std::span<const std::uint32_t> draft_tokens() const override { return m_->config_.draft_tokens; }
-  std::uint32_t committed_count() const override {
-    return static_cast<std::uint32_t>(tokens_.size());
-  }
+  std::uint32_t vocabulary_count() const override { return m_->sizes_.vocabulary_count; }
+  std::span<const std::uint32_t> draft_tokens() const override { return m_->sizes_.draft_tokens; }
+  std::uint32_t committed_count() const override { return input_end() - m_->first_; }
   std::uint32_t position_count_max() const override { return m_->positions_max_; }
   void commit(std::span<const std::uint32_t> tokens) override;
   void truncate(std::uint32_t count) override;
@@ -94,7 +125,11 @@ class EagleNetwork final : public DraftNetwork {
  private:
   static constexpr std::uint32_t kOwnWindow = 128;
 
+  // Positions below count those of the network, which has_first moves by one.
+
   std::uint32_t memory_count() const { return cache_.length(); }
+  // Position after the last token.
+  std::uint32_t input_end() const { return static_cast<std::uint32_t>(tokens_.size()); }
   // Position after the newest true feature that the tokens reach; 0 without any.
   std::uint32_t true_end() const;
   // Drops the inputs from `position` on.
@@ -107,12 +142,15 @@ class EagleNetwork final : public DraftNetwork {
   void predict_feature(std::uint32_t position);
   // Slots after the memory that hold inputs with predicted features.
   std::uint32_t own_inputs() const { return own_end_ > own_first_ ? own_end_ - own_first_ - 1 : 0; }
-  // x = fc [emb(tokens); features]. Shapes    features, result [tokens, dim]
+  // x = fc [norm(emb(tokens)); norm(features)]. Shapes    features, result [tokens, dim]
   Matrix fuse(std::span<const std::uint32_t> tokens, const Matrix& features);
+  // Turns inputs into features.
   void run_layer(const Matrix& x, const RowBatch& batch);
+  // y = RMSNorm(x) if the model has this norm.
+  void norm(const Weight& weight, const Matrix& x, const Matrix& y);
   void leave_logits(const Matrix& features);
 
-  std::shared_ptr<EagleWeights> m_;
+  std::shared_ptr<FeatureWeights> m_;
   Backend& backend_;
 
   std::vector<std::uint32_t> tokens_;
@@ -132,6 +170,10 @@ class EagleNetwork final : public DraftNetwork {
   Matrix logits_;
 };
 
-using EagleDrafter = MemoryDrafter<EagleNetwork>;
+// Members of kinds whose drafters are this network.
+DrafterFacts feature_facts(const FeatureModel& model, std::string pace_name);
+std::unique_ptr<DrafterWeights> load_feature_drafters(Backend& backend, const FeatureModel& model,
+                                                      std::uint32_t positions_max);
+std::unique_ptr<Tap> make_feature_tap(Backend& backend, const FeatureModel& model);
 
 }  // namespace edgedraft

@@ -1,20 +1,22 @@
-#include "shared/drafting/eagle/eagle_network.h"
+#include "shared/drafting/feature_network.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <numeric>
 #include <utility>
 
 #include "shared/base/check.h"
+#include "shared/drafting/network_drafter.h"
+#include "shared/drafting/network_kind.h"
+#include "shared/drafting/state_tap.h"
 
 namespace edgedraft {
 namespace {
 
-KvCache::Size cache_size(const Backend& backend, const EagleConfig& config,
-                         std::uint32_t positions_max) {
-  return {.kv_cols = {config.layer.heads.kv_cols()},
-          .capacity = positions_max + kMaskRowsMax,
+KvCache::Size cache_size(const Backend& backend, const LayerShape& shape,
+                         std::uint32_t input_count) {
+  return {.kv_cols = {shape.heads.kv_cols()},
+          .capacity = input_count + kMaskRowsMax,
           .type = backend.drafter_cache_type()};
 }
 
@@ -45,49 +47,57 @@ AncestorMask mask_of(std::uint32_t row) {
 
 }  // namespace
 
-EagleWeights::EagleWeights(Backend& backend, const EagleConfig& config, const EagleTensors& tensors,
-                           std::uint32_t positions_max)
+FeatureWeights::FeatureWeights(Backend& backend, const FeatureModel& model,
+                               std::uint32_t positions_max)
     : backend_(backend),
-      config_(config),
+      sizes_(model.sizes),
+      dim_(model.plan.shape.dim),
+      first_(model.has_first ? 1 : 0),
       positions_max_(positions_max),
       store_(backend),
-      cos_sin_(make_rope_table(backend, config.rope, config.layer.heads.head_dim,
-                               positions_max + kMaskRowsMax)),
-      embedding_(store_.add(tensors.token_embd)),
-      head_(store_.add_matrix(tensors.output.value_or(tensors.token_embd))),
-      fc_embedding_(store_.add_matrix(tensors.fc_embedding)),
-      fc_feature_(store_.add_matrix(tensors.fc_feature)),
-      fc_bias_(store_.add_vector(tensors.fc_bias)),
-      layer_{.plan = {.shape = config.layer},
-             .weights = store_.add_layer(tensors.layer),
-             .rope_style = config.rope.style,
+      cos_sin_(make_rope_table(backend, model.rope, model.plan.shape.heads.head_dim,
+                               input_count() + kMaskRowsMax)),
+      embedding_(store_.add(model.token_embd)),
+      head_(store_.add_matrix(model.output.value_or(model.token_embd))),
+      embedding_norm_(store_.add_vector(model.embedding_norm)),
+      feature_norm_(store_.add_vector(model.feature_norm)),
+      fc_embedding_(store_.add_matrix(model.fc_embedding)),
+      fc_feature_(store_.add_matrix(model.fc_feature)),
+      fc_bias_(store_.add_vector(model.fc_bias)),
+      output_norm_(store_.add_vector(model.output_norm)),
+      layer_{.plan = model.plan,
+             .weights = store_.add_layer(model.layer),
+             .rope_style = model.rope.style,
              .cos_sin = cos_sin_.all()},
-      scratch_(backend, config.layer, kMaskRowsMax),
-      gather_heads_(heads_of(config.layer.dim)),
-      x_(backend, kMaskRowsMax, config.layer.dim),
-      embedded_(backend, kMaskRowsMax, config.layer.dim),
-      parents_(backend, kMaskRowsMax, config.layer.dim),
-      zeros_(backend, kMaskRowsMax, config.layer.dim) {}
+      scratch_(backend, model.plan, kMaskRowsMax),
+      gather_heads_(heads_of(dim_)),
+      x_(backend, kMaskRowsMax, dim_),
+      embedded_(backend, kMaskRowsMax, dim_),
+      parents_(backend, kMaskRowsMax, dim_),
+      zeros_(backend, kMaskRowsMax, dim_) {}
 
-std::uint64_t EagleWeights::sequence_bytes() const {
-  return cache_size(backend_, config_, positions_max_).bytes() +
-         sizeof(float) * (std::uint64_t{positions_max_} + kTreeFeatures) * config_.layer.dim;
+std::uint64_t FeatureWeights::sequence_bytes() const {
+  return cache_size(backend_, layer_.plan.shape, input_count()).bytes() +
+         sizeof(float) * (std::uint64_t{input_count()} + kTreeFeatures) * dim_;
 }
 
-EagleNetwork::EagleNetwork(Backend& backend, const EagleConfig& config, const EagleTensors& tensors,
-                           std::uint32_t positions_max)
-    : EagleNetwork(std::make_shared<EagleWeights>(backend, config, tensors, positions_max)) {}
+FeatureNetwork::FeatureNetwork(Backend& backend, const FeatureModel& model,
+                               std::uint32_t positions_max)
+    : FeatureNetwork(std::make_shared<FeatureWeights>(backend, model, positions_max)) {}
 
-EagleNetwork::EagleNetwork(std::shared_ptr<EagleWeights> weights)
+FeatureNetwork::FeatureNetwork(std::shared_ptr<FeatureWeights> weights)
     : m_(std::move(weights)),
       backend_(m_->backend_),
-      features_(backend_, m_->positions_max_, m_->config_.layer.dim),
-      is_true_(m_->positions_max_, false),
-      has_input_(m_->positions_max_, false),
-      cache_(backend_, cache_size(backend_, m_->config_, m_->positions_max_)),
-      tree_features_(backend_, kTreeFeatures, m_->config_.layer.dim) {}
+      tokens_(m_->first_, 0),
+      features_(backend_, m_->input_count(), m_->dim_),
+      is_true_(m_->input_count(), false),
+      has_input_(m_->input_count(), false),
+      cache_(backend_, cache_size(backend_, m_->layer_.plan.shape, m_->input_count())),
+      tree_features_(backend_, kTreeFeatures, m_->dim_) {
+  if (m_->first_ == 1) is_true_[0] = true;  // memory is zeroed
+}
 
-void EagleNetwork::extend_memory(std::uint32_t first_position, std::span<const float> rows) {
+void FeatureNetwork::extend_memory(std::uint32_t first_position, std::span<const float> rows) {
   const std::size_t cols = activation_cols();
   EDGEDRAFT_CHECK(rows.size() % cols == 0);
   draft_rows_ = 0;
@@ -95,18 +105,20 @@ void EagleNetwork::extend_memory(std::uint32_t first_position, std::span<const f
   const std::size_t room = m_->positions_max_ - std::min(first_position, m_->positions_max_);
   const auto count = static_cast<std::uint32_t>(std::min(rows.size() / cols, room));
   if (count == 0) return;
-  backend_.write(features_.all().row_range(first_position, count), rows.first(count * cols));
-  for (std::uint32_t i = 0; i < count; ++i) is_true_[first_position + i] = true;
-  own_end_ = std::min(own_end_, std::max(first_position, own_first_));
+  const std::uint32_t first = first_position + m_->first_;
+  backend_.write(features_.all().row_range(first, count), rows.first(count * cols));
+  for (std::uint32_t i = 0; i < count; ++i) is_true_[first + i] = true;
+  own_end_ = std::min(own_end_, std::max(first, own_first_));
 }
 
-void EagleNetwork::truncate_memory(std::uint32_t position) {
+void FeatureNetwork::truncate_memory(std::uint32_t position) {
   draft_rows_ = 0;
-  for (std::uint32_t p = position; p < m_->positions_max_; ++p) is_true_[p] = false;
-  drop_inputs(position);
+  const std::uint32_t first = position + m_->first_;
+  for (std::uint32_t p = first; p < m_->input_count(); ++p) is_true_[p] = false;
+  drop_inputs(first);
 }
 
-void EagleNetwork::drop_inputs(std::uint32_t position) {
+void FeatureNetwork::drop_inputs(std::uint32_t position) {
   const auto is_dropped = [&](std::uint32_t p) { return p >= position; };
   const auto first = std::ranges::find_if(input_positions_, is_dropped);
   if (first == input_positions_.end()) return;
@@ -123,34 +135,35 @@ void EagleNetwork::drop_inputs(std::uint32_t position) {
   own_end_ = own_first_;  // their slots follow the memory, which has changed
 }
 
-void EagleNetwork::truncate(std::uint32_t count) {
-  EDGEDRAFT_CHECK(count <= tokens_.size());
+void FeatureNetwork::truncate(std::uint32_t count) {
+  EDGEDRAFT_CHECK(count <= committed_count());
   draft_rows_ = 0;
-  tokens_.resize(count);
+  const std::uint32_t end = count + m_->first_;
+  tokens_.resize(end);
   // An input needs the token after its feature.
-  drop_inputs(count == 0 ? 0 : count - 1);
-  own_end_ = std::min(own_end_, std::max(count, own_first_));
+  drop_inputs(end == 0 ? 0 : end - 1);
+  own_end_ = std::min(own_end_, std::max(end, own_first_));
 }
 
-void EagleNetwork::commit(std::span<const std::uint32_t> tokens) {
-  EDGEDRAFT_CHECK(!tokens.empty() && tokens_.size() + tokens.size() <= m_->positions_max_);
+void FeatureNetwork::commit(std::span<const std::uint32_t> tokens) {
+  EDGEDRAFT_CHECK(!tokens.empty() && committed_count() + tokens.size() <= m_->positions_max_);
   draft_rows_ = 0;
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   add_inputs();
   predict_features();
-  const Matrix last = features_.all().row_range(committed_count() - 1, 1);
+  const Matrix last = features_.all().row_range(input_end() - 1, 1);
   backend_.store({.x = last, .cache = tree_features_.all(), .first = 0});
   leave_logits(last);
 }
 
-std::uint32_t EagleNetwork::true_end() const {
-  std::uint32_t end = committed_count();
+std::uint32_t FeatureNetwork::true_end() const {
+  std::uint32_t end = input_end();
   while (end > 0 && !is_true_[end - 1]) --end;
   return end;
 }
 
-void EagleNetwork::add_inputs() {
-  const std::uint32_t end = committed_count() - 1;
+void FeatureNetwork::add_inputs() {
+  const std::uint32_t end = input_end() - 1;
   const auto is_wanted = [&](std::uint32_t p) { return is_true_[p] && !has_input_[p]; };
   std::uint32_t enqueued = 0;
   for (std::uint32_t first = 0; first < end; ++first) {
@@ -168,59 +181,45 @@ void EagleNetwork::add_inputs() {
 }
 
 // Only the newest input's output is used, and predict_feature() computes it.
-void EagleNetwork::add_inputs(std::uint32_t first_position, std::uint32_t count) {
+void FeatureNetwork::add_inputs(std::uint32_t first_position, std::uint32_t count) {
   const Matrix x = fuse(std::span(tokens_).subspan(first_position + 1, count),
                         features_.all().row_range(first_position, count));
-  const LayerWeights& w = m_->layer_.weights;
-  Matrix input = x;
-  if (w.attn_norm) {
-    input = m_->scratch_.normed.rows(count);
-    backend_.rms_norm(
-        {.x = x, .weight = w.attn_norm, .y = input, .epsilon = m_->layer_.plan.shape.rms_epsilon});
-  }
-  const Matrix keys = m_->scratch_.k.rows(count);
-  const Matrix values = m_->scratch_.v.rows(count);
-  backend_.matmuls(
-      std::array{MatmulOp{.x = input, .weight = w.attn_k, .bias = w.attn_k_bias, .y = keys},
-                 MatmulOp{.x = input, .weight = w.attn_v, .bias = w.attn_v_bias, .y = values}});
   std::vector<std::uint32_t> positions(count);
   std::iota(positions.begin(), positions.end(), first_position);
-  backend_.rope({.x = keys,
-                 .positions = positions,
-                 .cos_sin = m_->layer_.cos_sin,
-                 .head_dim = m_->layer_.plan.shape.heads.head_dim,
-                 .rotated = m_->layer_.plan.shape.heads.head_dim,
-                 .style = m_->layer_.rope_style});
-  backend_.store({.x = keys, .cache = cache_.keys()[0], .first = memory_count()});
-  backend_.store({.x = values, .cache = cache_.values()[0], .first = memory_count()});
+  store_keys(backend_, m_->layer_, m_->scratch_, x,
+             {.rows = count,
+              .keys = cache_.keys()[0],
+              .values = cache_.values()[0],
+              .first = memory_count()},
+             positions);
   input_positions_.insert(input_positions_.end(), positions.begin(), positions.end());
   for (const std::uint32_t p : positions) has_input_[p] = true;
   cache_.set_length(memory_count() + count);
   own_end_ = own_first_;
 }
 
-void EagleNetwork::predict_features() {
+void FeatureNetwork::predict_features() {
   std::uint32_t first = true_end();
-  if (first == 0) {
-    const std::uint32_t window = (committed_count() - 1) / kOwnWindow;
-    first = (window - std::min(window, 1u)) * kOwnWindow;
+  if (first <= m_->first_) {
+    const std::uint32_t window = (input_end() - 1) / kOwnWindow;
+    first = std::max((window - std::min(window, 1u)) * kOwnWindow, m_->first_);
   }
   if (first != own_first_ || own_end_ < first) {
     own_first_ = first;
     own_end_ = first;
   }
-  while (own_end_ < committed_count()) {
+  while (own_end_ < input_end()) {
     predict_feature(own_end_);
     ++own_end_;
   }
 }
 
-void EagleNetwork::predict_feature(std::uint32_t position) {
+void FeatureNetwork::predict_feature(std::uint32_t position) {
   const std::uint32_t memory = memory_count();
   const std::uint32_t token = tokens_[position];
   const AncestorMask itself = mask_of(0);
   // Runs the preceding input. Without one, starts from zeros; such a row attends only to itself and
-  // is not cached.
+  // the memory and is not cached.
   std::uint32_t input = position - 1;
   Matrix feature = m_->zeros_.rows(1);
   RowBatch batch{.positions = std::span(&input, 1),
@@ -231,7 +230,7 @@ void EagleNetwork::predict_feature(std::uint32_t position) {
     feature = features_.all().row_range(input, 1);
     batch.prefix += input - own_first_;
     batch.first_slot = batch.prefix;
-  } else if (memory > 0) {
+  } else if (position > 0 && is_true_[input]) {
     // The memory has the input's keys and values already; the recomputed ones are overwritten
     // later.
     feature = features_.all().row_range(input, 1);
@@ -244,10 +243,10 @@ void EagleNetwork::predict_feature(std::uint32_t position) {
   backend_.store({.x = x, .cache = features_.all(), .first = position});
 }
 
-void EagleNetwork::expand(std::span<const GrowthNode> nodes, Leave leave) {
+void FeatureNetwork::expand(std::span<const GrowthNode> nodes, Leave leave) {
   const auto count = static_cast<std::uint32_t>(nodes.size());
   // Feature positions: one less than those of the nodes' tokens.
-  DraftRows rows = make_draft_rows(nodes, committed_count(), draft_rows_);
+  DraftRows rows = make_draft_rows(nodes, input_end(), draft_rows_);
   for (std::uint32_t& position : rows.positions) --position;
   // Each node takes its parent's feature; attention to a single row copies it.
   std::vector<AncestorMask> parents;
@@ -274,31 +273,66 @@ void EagleNetwork::expand(std::span<const GrowthNode> nodes, Leave leave) {
   if (leave == Leave::logits) leave_logits(x);
 }
 
-Matrix EagleNetwork::fuse(std::span<const std::uint32_t> tokens, const Matrix& features) {
+Matrix FeatureNetwork::fuse(std::span<const std::uint32_t> tokens, const Matrix& features) {
   const auto count = static_cast<std::uint32_t>(tokens.size());
   const Matrix embedded = m_->embedded_.rows(count);
   const Matrix x = m_->x_.rows(count);
   backend_.embed({.table = m_->embedding_, .tokens = tokens, .y = embedded});
+  norm(m_->embedding_norm_, embedded, embedded);
+  Matrix normed = features;
+  if (m_->feature_norm_) {
+    normed = m_->scratch_.normed.rows(count, m_->dim_);
+    norm(m_->feature_norm_, features, normed);
+  }
   backend_.matmul({.x = embedded, .weight = m_->fc_embedding_, .bias = m_->fc_bias_, .y = x});
   backend_.matmul(
-      {.x = features, .weight = m_->fc_feature_, .bias = {}, .y = x, .into = Into::accumulate});
+      {.x = normed, .weight = m_->fc_feature_, .bias = {}, .y = x, .into = Into::accumulate});
   return x;
 }
 
-void EagleNetwork::run_layer(const Matrix& x, const RowBatch& batch) {
+void FeatureNetwork::run_layer(const Matrix& x, const RowBatch& batch) {
   self_attention(backend_, m_->layer_, m_->scratch_, x, batch, cache_.keys()[0],
                  cache_.values()[0]);
   feed_forward(backend_, m_->layer_, m_->scratch_, x);
+  norm(m_->output_norm_, x, x);
+}
+
+void FeatureNetwork::norm(const Weight& weight, const Matrix& x, const Matrix& y) {
+  if (!weight) return;
+  backend_.rms_norm(
+      {.x = x, .weight = weight, .y = y, .epsilon = m_->layer_.plan.shape.rms_epsilon});
 }
 
 // Features are the target's states after its final norm, so the head needs no norm.
-void EagleNetwork::leave_logits(const Matrix& features) {
+void FeatureNetwork::leave_logits(const Matrix& features) {
   if (!m_->logits_memory_ || m_->logits_memory_->all().rows < features.rows) {
     m_->logits_memory_.reset();
     m_->logits_memory_ = std::make_unique<OwnedMatrix>(backend_, features.rows, m_->head_.rows);
   }
   logits_ = m_->logits_memory_->rows(features.rows);
   backend_.matmul({.x = features, .weight = m_->head_, .bias = {}, .y = logits_});
+}
+
+DrafterFacts feature_facts(const FeatureModel& model, std::string pace_name) {
+  return {.vocabulary_count = model.sizes.vocabulary_count,
+          .context_count = model.sizes.context_length,
+          .step_bytes = model.output.value_or(model.token_embd).bytes.size() +
+                        model.fc_embedding.bytes.size() + model.fc_feature.bytes.size() +
+                        matrix_bytes(model.layer),
+          .tap = kFeatureTap,
+          .pace_name = std::move(pace_name),
+          .target = {.layer_count = model.sizes.target_layer_count, .dim = model.plan.shape.dim}};
+}
+
+std::unique_ptr<DrafterWeights> load_feature_drafters(Backend& backend, const FeatureModel& model,
+                                                      std::uint32_t positions_max) {
+  auto weights = std::make_shared<FeatureWeights>(backend, model, positions_max);
+  const std::uint64_t bytes = weights->sequence_bytes();
+  return share_weights<MemoryDrafter<FeatureNetwork>>(std::move(weights), bytes);
+}
+
+std::unique_ptr<Tap> make_feature_tap(Backend& backend, const FeatureModel& model) {
+  return make_feature_tap(backend, model.sizes.target_layer_count, model.plan.shape.dim);
 }
 
 }  // namespace edgedraft
