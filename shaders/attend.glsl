@@ -9,20 +9,20 @@
 // A row's window hides its first slots. Steps of hidden slots are skipped; steps stay aligned to
 // the first slot, so bits do not depend on what the window hides.
 //
-// Include after lanes.glsl, bindings q, k, k_vectors, v, v_vectors and y, push constants p, and
+// Include after int8.glsl, lanes.glsl, bindings q, k, k_vectors, k_words, v, v_vectors, v_words and y, push constants p, and
 //   uint visible(uint row, uint i)    the i-th slot after the prefix that a row of q sees
 //   float sink(uint head)             with SINKS: a score of the query head, without a value
 
 layout(constant_id = 0) const uint HEADS = 1;  // at most kAttentionHeadsMax
 layout(constant_id = 1) const uint ROWS = 1;   // at most kAttentionRowsMax
 layout(constant_id = 2) const uint HEAD_DIM = 64;
-// True if heads of keys and values are whole, aligned vectors.
+// True if heads of keys and values are whole, aligned vectors; for int8, whole words.
 layout(constant_id = 3) const bool VECTORS = false;
 // True if y receives splits for combine; otherwise the results.
 layout(constant_id = 4) const bool SPLITS = false;
-// True if keys and values are float16 (half_k, half_k_vectors, half_v and half_v_vectors); needs
+// Type of keys and values. kTypeF16 (half_k, half_k_vectors, half_v and half_v_vectors) needs
 // NARROW_STORAGE.
-layout(constant_id = 5) const bool HALVES = false;
+layout(constant_id = 5) const uint TYPE = kTypeF32;
 layout(constant_id = 6) const bool SINKS = false;
 
 const uint kEights = kAttentionWorkgroup / kNeighbours;
@@ -47,10 +47,17 @@ vec4 four_of_q(uint head, uint column) {
   if (is_cut(column)) return vec4(q[at], q[at + 1], 0.0, 0.0);
   return vec4(q[at], q[at + 1], q[at + 2], q[at + 3]);
 }
-vec4 four_of_k(uint head, uint column) {
-  uint at = head + 4 * column;
+vec4 four_of_k(uint row, uint head, uint column) {
+  if (TYPE == kTypeI8) {
+    uint i = head + 4 * column;
+    if (VECTORS) return INT8_FOUR_AT(k_words, row, i);
+    vec2 two = vec2(INT8_AT(k_words, row, i), INT8_AT(k_words, row, i + 1));
+    if (is_cut(column)) return vec4(two, 0.0, 0.0);
+    return vec4(two, INT8_AT(k_words, row, i + 2), INT8_AT(k_words, row, i + 3));
+  }
+  uint at = row + head + 4 * column;
 #ifdef NARROW_STORAGE
-  if (HALVES) {
+  if (TYPE == kTypeF16) {
     if (VECTORS) return vec4(half_k_vectors[at >> 2]);
     if (is_cut(column)) return vec4(half_k[at], half_k[at + 1], 0.0, 0.0);
     return vec4(half_k[at], half_k[at + 1], half_k[at + 2], half_k[at + 3]);
@@ -60,10 +67,17 @@ vec4 four_of_k(uint head, uint column) {
   if (is_cut(column)) return vec4(k[at], k[at + 1], 0.0, 0.0);
   return vec4(k[at], k[at + 1], k[at + 2], k[at + 3]);
 }
-vec4 four_of_v(uint head, uint column) {
-  uint at = head + 4 * column;
+vec4 four_of_v(uint row, uint head, uint column) {
+  if (TYPE == kTypeI8) {
+    uint i = head + 4 * column;
+    if (VECTORS) return INT8_FOUR_AT(v_words, row, i);
+    vec2 two = vec2(INT8_AT(v_words, row, i), INT8_AT(v_words, row, i + 1));
+    if (is_cut(column)) return vec4(two, 0.0, 0.0);
+    return vec4(two, INT8_AT(v_words, row, i + 2), INT8_AT(v_words, row, i + 3));
+  }
+  uint at = row + head + 4 * column;
 #ifdef NARROW_STORAGE
-  if (HALVES) {
+  if (TYPE == kTypeF16) {
     if (VECTORS) return vec4(half_v_vectors[at >> 2]);
     if (is_cut(column)) return vec4(half_v[at], half_v[at + 1], 0.0, 0.0);
     return vec4(half_v[at], half_v[at + 1], half_v[at + 2], half_v[at + 3]);
@@ -199,9 +213,9 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
     precise float scores[kPairs];
     for (uint n = 0; n < kPairs; ++n) scores[n] = 0.0;
     if (is_shared) {
-      uint head = p.k_offset + (base + first + lane) * p.k_stride + head_at;
+      uint row = p.k_offset + (base + first + lane) * p.k_stride;
       for (uint c = 0; c < kColumns; ++c) {
-        vec4 key = four_of_k(head, c);
+        vec4 key = four_of_k(row, head_at, c);
         for (uint n = 0; n < kPairs; ++n) {
           scores[n] = with_product(scores[n], query[n * kColumns + c], key);
         }
@@ -212,9 +226,9 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
         if (i < begins[r] || i >= ends[r]) continue;
         uint slot = base + (i < prefix ? i : prefix + visible(first_row + r, i - prefix));
         slots[r * kAttentionWorkgroup + lane] = slot;
-        uint head = p.k_offset + slot * p.k_stride + head_at;
+        uint row = p.k_offset + slot * p.k_stride;
         for (uint c = 0; c < kColumns; ++c) {
-          vec4 key = four_of_k(head, c);
+          vec4 key = four_of_k(row, head_at, c);
           for (uint h = 0; h < HEADS; ++h) {
             uint n = r * HEADS + h;
             scores[n] = with_product(scores[n], query[n * kColumns + c], key);
@@ -260,13 +274,12 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
     barrier();
     if (group >= kGroups) continue;
     for (uint n = 0; n < kLaneSums; ++n) sums[n] = sums[n] * shrink[n / kLaneColumns];
-    uint head = p.v_offset + head_at;
     if (is_shared) {
       for (uint i = group; i < kAttentionWorkgroup; i += kGroups) {
         for (uint c = 0; c < kLaneColumns; ++c) {
           if (column + c * kAttentionWorkgroup >= kColumns) break;
           vec4 value =
-              four_of_v(head + (base + first + i) * p.v_stride, column + c * kAttentionWorkgroup);
+              four_of_v(p.v_offset + (base + first + i) * p.v_stride, head_at, column + c * kAttentionWorkgroup);
           for (uint n = 0; n < kPairs; ++n) {
             uint at = n * kLaneColumns + c;
             sums[at] = sums[at] + weights[n * kAttentionWorkgroup + i] * value;
@@ -281,7 +294,7 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
         if (first + i < begins[r]) continue;
         for (uint c = 0; c < kLaneColumns; ++c) {
           if (column + c * kAttentionWorkgroup >= kColumns) break;
-          vec4 value = four_of_v(head + slots[r * kAttentionWorkgroup + i] * p.v_stride,
+          vec4 value = four_of_v(p.v_offset + slots[r * kAttentionWorkgroup + i] * p.v_stride, head_at,
                                  column + c * kAttentionWorkgroup);
           for (uint h = 0; h < HEADS; ++h) {
             uint n = r * HEADS + h;

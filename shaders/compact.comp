@@ -1,5 +1,6 @@
 #version 450
-// One invocation per column; it moves elements row by row, since rows may overlap.
+// One invocation per column, or per word of int8; it moves elements row by row, since rows may
+// overlap.
 #extension GL_GOOGLE_include_directive : require
 #ifdef NARROW_STORAGE
 #extension GL_EXT_shader_16bit_storage : require
@@ -9,7 +10,7 @@
 layout(local_size_x = kRowWorkgroup) in;
 layout(constant_id = 0) const bool HALVES = false;
 layout(push_constant) uniform Push { CompactParams p; };
-layout(std430, binding = 1) buffer Cache { float cache[]; };
+layout(std430, binding = 1) buffer Cache { uint cache[]; };
 
 #ifdef NARROW_STORAGE
 layout(std430, binding = 1) buffer HalfCache { uint16_t half_cache[]; };

@@ -7,6 +7,7 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 #endif
 #include "common.glsl"
+#include "int8.glsl"
 #include "lanes.glsl"
 
 layout(local_size_x = kAttentionWorkgroup) in;
@@ -14,8 +15,10 @@ layout(push_constant) uniform Push { AttentionParams p; };
 layout(std430, binding = 1) readonly buffer Q { float q[]; };
 layout(std430, binding = 2) readonly buffer K { float k[]; };
 layout(std430, binding = 2) readonly buffer KVectors { vec4 k_vectors[]; };
+layout(std430, binding = 2) readonly buffer KWords { uint k_words[]; };
 layout(std430, binding = 3) readonly buffer V { float v[]; };
 layout(std430, binding = 3) readonly buffer VVectors { vec4 v_vectors[]; };
+layout(std430, binding = 3) readonly buffer VWords { uint v_words[]; };
 layout(std430, binding = 4) writeonly buffer Y { float y[]; };
 
 uint visible(uint row, uint i) { return 0; }  // all rows of a group belong to the prefix

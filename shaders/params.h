@@ -4,7 +4,7 @@
 // Members named *_at are indices into it.
 //
 // Offsets and strides are in floats, for caches in elements of the cache type, unless their name
-// says otherwise.
+// says otherwise; for int8 in words.
 #ifndef EDGEDRAFT_SHADERS_PARAMS_H
 #define EDGEDRAFT_SHADERS_PARAMS_H
 
@@ -36,6 +36,7 @@ const uint kTypeIq2Xs = 17;
 const uint kTypeIq2Xxs = 18;
 const uint kTypeIq4Nl = 19;  // blocks of 32 from here on
 const uint kTypeMxfp4 = 20;
+const uint kTypeI8 = 21;  // of keys and values
 
 // Bindings after the call buffer.
 const uint kBindingsMax = 6;

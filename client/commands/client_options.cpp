@@ -311,9 +311,12 @@ void declare_answer_options(CLI::App& app, OptionValues& o) {
   add("--threads", config.thread_count, "N", "CPU threads of the drafter; 0: one per fast core")
       ->check(in_range(0u, 1024u))
       ->capture_default_str();
-  add_named(app, "--kv-type", config.kv_type, "TYPE", {{"f32", DType::f32}, {"f16", DType::f16}},
-            "Type of the drafter's KV cache on a GPU with 16-bit storage: f32, or f16, which takes "
-            "half the memory. Other devices use f32");
+  add_named(
+      app, "--kv-type", config.kv_type, "TYPE",
+      {{"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16}, {"int8", DType::i8}},
+      "Type of the drafter's KV cache: f32; f16 or bf16, which take half the memory; or int8, "
+      "which takes 9/32 of it. A GPU that does not support the type uses f32: bf16, and f16 "
+      "without 16-bit storage");
   add("--memory", config.memory_limit, "BYTES",
       "Memory limit of the drafters, e.g. 512MB (units of 1024): for KV caches, working memory, "
       "and weights that are not used in place in the mapped file. If the whole context does not "

@@ -52,9 +52,10 @@ void declare_models(CLI::App& app, ModelsOptions& o) {
       ->type_name("N")
       ->check(in_range(1u, 65536u))
       ->capture_default_str();
-  app.add_option("--kv-type", o.kv_type, "Element type of a target's KV cache: f32, f16 or bf16")
+  app.add_option("--kv-type", o.kv_type,
+                 "Element type of a target's KV cache: f32, f16, bf16 or int8")
       ->type_name("TYPE")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
       ->capture_default_str();
   app.add_option("--threads", o.threads,
                  "CPU threads, each of which takes working memory; 0: one per fast core")
@@ -76,7 +77,7 @@ Result<int> run_models(const ModelsOptions& o) {
   if (o.files.empty()) return usage_error("the files are missing: give one or more GGUF files");
   ModelReport report{.use = {.context_count = o.context_count,
                              .sessions = o.sessions,
-                             .kv_type = dtype_from_name(o.kv_type).value(),
+                             .kv_type = cache_type_from_name(o.kv_type).value(),
                              .threads = o.threads},
                      .has_cuda = EDGEDRAFT_HAS_CUDA != 0,
                      .has_vulkan = plan_vulkan_backend({}).has_value()};

@@ -100,7 +100,8 @@ Result<std::unique_ptr<Backend>> make_backend(const ComputeDevice& device, std::
     return Error{Errc::unsupported, title(device) + " cannot be used: " + device.unusable};
   }
   if (!device.vulkan_index) {
-    return make_cpu_backend({.threads = threads, .meter = std::move(meter)});
+    return make_cpu_backend(
+        {.threads = threads, .meter = std::move(meter), .drafter_cache_type = device.kv_type});
   }
   auto backend = make_vulkan_backend({.device = *device.vulkan_index,
                                       .cache_directory = cache_directory(),
@@ -112,7 +113,8 @@ Result<std::unique_ptr<Backend>> make_backend(const ComputeDevice& device, std::
 }
 
 Result<std::unique_ptr<Backend>> plan_backend(const ComputeDevice& device, std::uint32_t threads) {
-  if (!device.vulkan_index) return plan_cpu_backend({.threads = threads});
+  if (!device.vulkan_index)
+    return plan_cpu_backend({.threads = threads, .drafter_cache_type = device.kv_type});
   return plan_vulkan_backend(VulkanFeatures{.integer_dot = device.rounds_activations},
                              device.kv_type);
 }

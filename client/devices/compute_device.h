@@ -28,6 +28,11 @@ struct ComputeDevice {
 
   // True for a rasteriser, which runs Vulkan on the CPU.
   bool is_software() const { return kind == "software"; }
+  // True if drafters may keep keys and values in that type.
+  bool takes_kv_type(DType type) const {
+    if (!vulkan_index) return is_cache_type(type);
+    return type == DType::f32 || type == DType::i8 || (type == DType::f16 && keeps_f16);
+  }
 };
 
 // `threads` 0 means one per fast core.

@@ -93,7 +93,7 @@ TimingCache::TimingCache(std::filesystem::path file) : file_(std::move(file)) {
   try {
     std::vector<Entry> entries;
     for (const json& item : stored->at("measured")) {
-      const auto kv_type = dtype_from_name(item.at("kv_type").get<std::string>());
+      const auto kv_type = cache_type_from_name(item.at("kv_type").get<std::string>());
       if (!kv_type) return;
       const auto tree = item.at("tree").get<std::array<std::uint32_t, 3>>();
       const Entry entry{.key = {.device = item.at("device"),

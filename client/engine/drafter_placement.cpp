@@ -91,7 +91,7 @@ Result<std::unique_ptr<DrafterPlacement>> DrafterPlacement::choose(const Options
   std::vector<ComputeDevice> devices =
       cpu_asked_for ? std::vector{cpu_device(o.threads)} : list_compute_devices(o.threads);
   for (ComputeDevice& device : devices) {
-    if (device.keeps_f16) device.kv_type = o.kv_type;
+    if (device.takes_kv_type(o.kv_type)) device.kv_type = o.kv_type;
   }
   const ComputeDevice& cpu = devices.front();
   TimingCache cache(TimingCache::default_file());

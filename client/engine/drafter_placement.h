@@ -29,7 +29,7 @@ class DrafterPlacement {
     DeviceRequest device{};
     TreeShape tree;              // to be drafted
     std::uint32_t threads;       // CPU threads
-    DType kv_type = DType::f32;  // keys and values on a GPU that supports it; f32 elsewhere
+    DType kv_type = DType::f32;  // keys and values on a device that supports it
     std::shared_ptr<spdlog::logger> log{};
     std::shared_ptr<MemoryMeter> meter{};  // memory of all drafters; enforces its limit
     std::uint64_t reserved = 0;            // bytes of the limit used by others

@@ -51,11 +51,10 @@ VulkanBackend::VulkanBackend(const Hooks& hooks, const VulkanBackendOptions& opt
       stream_(device_, pipelines_, meter()),
       transfers_(device_, meter()) {
   if (!takes_cache_type(kv_type_)) {
-    throw Failure(
-        {Errc::unsupported,
-         device_.description().name +
-             " supports KV caches in f32, and in f16 with 8- and 16-bit storage, but not in " +
-             std::string(traits(kv_type_).name)});
+    throw Failure({Errc::unsupported, device_.description().name +
+                                          " supports KV caches in f32 and int8, and in f16 with 8- "
+                                          "and 16-bit storage, but not in " +
+                                          std::string(traits(kv_type_).name)});
   }
   arena_.on_release([this](const Block& block) { stream_.forget(block); });
 }
@@ -180,13 +179,14 @@ VulkanBackend::View VulkanBackend::view(const CacheRows& m) const {
   EDGEDRAFT_CHECK(m.stride >= m.cols || m.rows <= 1);
   EDGEDRAFT_CHECK(m.rows > 0 && m.cols > 0);
   const std::uint64_t extent = (m.rows - 1) * m.stride + m.cols;
-  const std::uint64_t number_bytes = cache_bytes(m.type, 1);
-  EDGEDRAFT_CHECK(m.offset + extent <= buffer.bytes() / number_bytes);
+  EDGEDRAFT_CHECK(cache_bytes(m.type, m.offset + extent) <= buffer.bytes());
   std::uint64_t added = 0;
-  const Slice s = slice(buffer, m.offset * number_bytes, extent * number_bytes, added);
+  const Slice s = slice(buffer, cache_bytes(m.type, m.offset), cache_bytes(m.type, extent), added);
+  // Shaders read int8 as words.
+  const std::uint64_t unit_bytes = m.type == DType::i8 ? sizeof(float) : cache_bytes(m.type, 1);
   return {.slice = s,
-          .offset = static_cast<std::uint32_t>(added / number_bytes),
-          .stride = static_cast<std::uint32_t>(m.stride)};
+          .offset = static_cast<std::uint32_t>(added / unit_bytes),
+          .stride = static_cast<std::uint32_t>(cache_bytes(m.type, m.stride) / unit_bytes)};
 }
 
 VulkanBackend::View VulkanBackend::view(const CacheView& cache) const {
@@ -298,20 +298,23 @@ void VulkanBackend::read(const Matrix& from, std::span<float> to) {
 
 void VulkanBackend::read_cache(const CacheRows& from, std::span<float> to) {
   if (from.type == DType::f32) return read(from.floats(), to);
-  EDGEDRAFT_CHECK(from.type == DType::f16);
+  EDGEDRAFT_CHECK(takes_cache_type(from.type));
   EDGEDRAFT_CHECK(to.size() == std::size_t{from.rows} * from.cols);
   if (to.empty()) return wait();
   stream_.flush();
   const View v = view(from);
-  std::vector<std::uint16_t> halves(to.size());
-  const std::uint64_t before = v.offset * sizeof(std::uint16_t);
+  const auto row = static_cast<std::size_t>(cache_bytes(from.type, from.cols));
+  Bytes stored(from.rows * row);
+  const std::uint64_t before =
+      v.offset * (from.type == DType::i8 ? sizeof(float) : cache_bytes(from.type, 1));
   transfers_.read(
       {.block = v.slice.block, .offset = v.slice.offset + before, .bytes = v.slice.bytes - before},
-      {.bytes = from.cols * sizeof(std::uint16_t),
-       .stride_bytes = from.stride * sizeof(std::uint16_t),
-       .count = from.rows},
-      std::as_writable_bytes(std::span(halves)));
-  std::ranges::transform(halves, to.begin(), half_to_float);
+      {.bytes = row, .stride_bytes = cache_bytes(from.type, from.stride), .count = from.rows},
+      stored);
+  for (std::size_t r = 0; r < from.rows; ++r) {
+    dequantize_row(from.type, std::span(stored).subspan(r * row, row),
+                   to.subspan(r * from.cols, from.cols));
+  }
 }
 
 void VulkanBackend::set_timing(Timing timing) {

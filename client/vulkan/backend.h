@@ -63,7 +63,8 @@ class VulkanBackend final : public MeasuredBackend {
   std::string_view name() const override { return "vulkan"; }
   bool takes_pages() const override { return false; }
   bool takes_cache_type(DType type) const override {
-    return type == DType::f32 || (type == DType::f16 && device_.features().narrow_storage);
+    return type == DType::f32 || type == DType::i8 ||
+           (type == DType::f16 && device_.features().narrow_storage);
   }
   DType drafter_cache_type() const override { return kv_type_; }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;

@@ -40,10 +40,6 @@ std::uint32_t rows_a_workgroup(const HeadShape& shape, std::uint32_t heads, std:
   return count;
 }
 
-bool is_half(const CacheView& cache) {
-  return cache.memory.type == DType::f16;
-}
-
 // Slots after the prefix that a row attends to.
 std::uint32_t seen_by(const AncestorMask& mask) {
   int count = 0;
@@ -66,6 +62,7 @@ std::uint64_t slots_seen(const AttentionOp& op) {
 std::uint32_t type_constant(DType type) {
   static_assert(shaders::kTypeF32 == static_cast<std::uint32_t>(DType::f32));
   static_assert(shaders::kTypeF16 == static_cast<std::uint32_t>(DType::f16));
+  static_assert(shaders::kTypeI8 == static_cast<std::uint32_t>(DType::i8));
   static_assert(shaders::kTypeBf16 == static_cast<std::uint32_t>(DType::bf16));
   static_assert(shaders::kTypeQ8_0 == static_cast<std::uint32_t>(DType::q8_0));
   static_assert(shaders::kTypeQ4_0 == static_cast<std::uint32_t>(DType::q4_0));
@@ -180,8 +177,11 @@ void VulkanBackend::store(const StoreOp& op) {
   const View cache = view(op.cache);
   stream_.reserve(sizeof op.first, 0);
   const std::uint32_t first_at = stream_.put(op.first);
-  dispatch({.shader = Shader::store, .constants = {is_half(op.cache)}},
-           {.x = groups_for(op.x.cols, shaders::kRowWorkgroup), .y = op.x.rows},
+  const DType type = op.cache.memory.type;
+  const std::uint32_t items =
+      type == DType::i8 ? (op.x.cols + kInt8Block - 1) / kInt8Block : op.x.cols;
+  dispatch({.shader = Shader::store, .constants = {type_constant(type)}},
+           {.x = groups_for(items, shaders::kRowWorkgroup), .y = op.x.rows},
            shaders::StoreParams{.x_offset = x.offset,
                                 .x_stride = x.stride,
                                 .cache_offset = cache.offset,
@@ -256,7 +256,8 @@ void VulkanBackend::attention(const AttentionOp& op) {
   const std::uint32_t head_groups = op.heads.query_heads / heads;
   if (splits == 1) {
     PipelineKey key = attention_key(Shader::attention, op.heads, heads, op.q.rows, params);
-    key.constants[5] = is_half(op.keys);
+    if (op.keys.memory.type == DType::i8) key.constants[3] = op.heads.head_dim % 4 == 0;
+    key.constants[5] = type_constant(op.keys.memory.type);
     key.constants[6] = has_sinks;
     dispatch(key, {.x = head_groups, .y = groups_for(op.q.rows, key.constants[1])}, params,
              {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}, {sinks.slice}});
@@ -268,8 +269,9 @@ void VulkanBackend::attention(const AttentionOp& op) {
   for (std::uint32_t first = 0; first < op.q.rows; first += rows_max) {
     params.rows = std::min(rows_max, op.q.rows - first);
     PipelineKey key = attention_key(Shader::attention, op.heads, heads, params.rows, params);
+    if (op.keys.memory.type == DType::i8) key.constants[3] = op.heads.head_dim % 4 == 0;
     key.constants[4] = true;
-    key.constants[5] = is_half(op.keys);
+    key.constants[5] = type_constant(op.keys.memory.type);
     dispatch(key, {.x = head_groups, .y = groups_for(params.rows, key.constants[1]) * splits},
              params, {{q.slice}, {k.slice}, {v.slice}, {memory, Bound::written}, {sinks.slice}});
     dispatch({.shader = Shader::combine, .constants = {has_sinks}},
@@ -365,11 +367,16 @@ void VulkanBackend::compact(const CompactOp& op) {
   const std::uint32_t first_at = stream_.put(op.first);
   stream_.put(static_cast<std::uint32_t>(op.slots.size()));
   stream_.put(op.slots);
-  dispatch({.shader = Shader::compact, .constants = {is_half(op.cache)}},
-           {.x = groups_for(op.cache.cols(), shaders::kRowWorkgroup)},
+  const DType type = op.cache.memory.type;
+  const auto items =
+      type == DType::i8
+          ? static_cast<std::uint32_t>(cache_bytes(type, op.cache.cols()) / sizeof(float))
+          : op.cache.cols();
+  dispatch({.shader = Shader::compact, .constants = {type == DType::f16}},
+           {.x = groups_for(items, shaders::kRowWorkgroup)},
            shaders::CompactParams{.cache_offset = cache.offset,
                                   .cache_stride = cache.stride,
-                                  .cols = op.cache.cols(),
+                                  .cols = items,
                                   .first_at = first_at},
            {{cache.slice, Bound::written}});
 }
@@ -384,21 +391,22 @@ void VulkanBackend::gather_layers(const GatherLayersOp& op) {
     const View v = view(op.values[layer]);
     stream_.reserve(op.slots.size_bytes(), 0);
     const std::uint32_t slots_at = stream_.put(op.slots);
-    dispatch({.shader = Shader::gather_layers, .constants = {is_half(op.keys[layer])}},
-             {.x = groups_for(op.heads.kv_cols(), shaders::kRowWorkgroup), .y = op.slots.size()},
-             shaders::GatherLayersParams{.k_offset = k.offset,
-                                         .k_stride = k.stride,
-                                         .v_offset = v.offset,
-                                         .v_stride = v.stride,
-                                         .y_offset = y.offset,
-                                         .y_stride = y.stride,
-                                         .head_dim = op.heads.head_dim,
-                                         .kv_cols = op.heads.kv_cols(),
-                                         .layer = layer,
-                                         .layers = layers,
-                                         .pairs = op.style == RopeStyle::pairs ? 1u : 0u,
-                                         .slots_at = slots_at},
-             {{k.slice}, {v.slice}, {y.slice, Bound::written}});
+    dispatch(
+        {.shader = Shader::gather_layers, .constants = {type_constant(op.keys[layer].memory.type)}},
+        {.x = groups_for(op.heads.kv_cols(), shaders::kRowWorkgroup), .y = op.slots.size()},
+        shaders::GatherLayersParams{.k_offset = k.offset,
+                                    .k_stride = k.stride,
+                                    .v_offset = v.offset,
+                                    .v_stride = v.stride,
+                                    .y_offset = y.offset,
+                                    .y_stride = y.stride,
+                                    .head_dim = op.heads.head_dim,
+                                    .kv_cols = op.heads.kv_cols(),
+                                    .layer = layer,
+                                    .layers = layers,
+                                    .pairs = op.style == RopeStyle::pairs ? 1u : 0u,
+                                    .slots_at = slots_at},
+        {{k.slice}, {v.slice}, {y.slice, Bound::written}});
   }
 }
 

@@ -55,7 +55,7 @@ struct VulkanBackendOptions {
   std::filesystem::path cache_directory;        // for compiled pipelines; empty: no cache
   bool validate = false;                        // requires Khronos' validation layer
   std::optional<VulkanFeatures> features = {};  // exactly these; absent: VulkanDevice::used
-  DType kv_type = DType::f32;  // type of drafters' keys and values: f32, or f16 with narrow_storage
+  DType kv_type = DType::f32;  // of drafters' keys and values: f32, i8, or f16 with narrow_storage
   // Counts memory on the device and memory shared with the host. Null: its own meter, without a
   // limit.
   std::shared_ptr<MemoryMeter> meter = nullptr;

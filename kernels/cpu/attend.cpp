@@ -11,8 +11,8 @@
 // weight in their block and are not read; blocks of such ranks are skipped.
 //
 // If several queries read a block, its keys and values are first gathered as float32. Cache rows
-// are a power of two apart and would evict each other from the first-level cache. 16-bit elements
-// are decoded only once. The next block is prefetched meanwhile.
+// are a power of two apart and would evict each other from the first-level cache. Elements of other
+// types are decoded only once. The next block is prefetched meanwhile.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
@@ -185,12 +185,15 @@ class Tile {
  public:
   Tile(const AttendTile& t, std::size_t kv_head, float* scratch)
       : t_(t),
-        element_(cache_element_bytes(t.keys.type)),
         kv_head_(kv_head),
         stride_(round_up(t.heads.head_dim, kLanes)),
         scratch_(scratch),
         together_(scratch + t.rows * t.heads.group * (2 * stride_ + 2 + kBlock)) {
-    ahead_.bytes = t.heads.head_dim * element_;
+    // Heads of int8 that are no whole blocks begin inside one.
+    head_ = kv_head * t.heads.head_dim;
+    if (t.keys.type == DType::i8) in_block_ = head_ % kInt8Block;
+    head_bytes_ = cache_bytes(t.keys.type, head_ - in_block_);
+    ahead_.bytes = cache_bytes(t.keys.type, in_block_ + t.heads.head_dim);
     switch (t.keys.type) {
       case DType::f32:
         decode_ = decode<F32>;
@@ -200,6 +203,9 @@ class Tile {
         break;
       case DType::bf16:
         decode_ = decode<BF16>;
+        break;
+      case DType::i8:
+        decode_ = decode<I8>;
         break;
       default:
         break;  // not a cache type
@@ -280,7 +286,7 @@ class Tile {
   }
 
   const std::byte* head_of(const ConstCache& cache, std::size_t row) const {
-    return cache.data + (row * cache.stride + kv_head_ * t_.heads.head_dim) * element_;
+    return cache.data + cache_bytes(cache.type, row * cache.stride) + head_bytes_;
   }
 
   void push(Slots& slots, std::size_t slot, bool in_place) const {
@@ -303,7 +309,7 @@ class Tile {
 
   void bring(const std::byte* head, float* to) const {
     const std::size_t count = t_.heads.head_dim;
-    decode_(head, 0, count, to);
+    decode_(head, in_block_, count, to);
     std::memset(to + count, 0, (stride_ - count) * sizeof(float));
   }
 
@@ -357,8 +363,10 @@ class Tile {
   }
 
   const AttendTile& t_;
-  std::size_t element_;
   std::size_t kv_head_;
+  std::size_t head_;          // first column of the head
+  std::size_t in_block_ = 0;  // before it in its block
+  std::size_t head_bytes_;    // before that block
   std::size_t stride_;
   float* scratch_;
   float* together_;  // gathered keys of a block, then values, [2 * kBlock, stride]

@@ -53,6 +53,8 @@ void gather_layers(const GatherLayersArgs& a, const Work& work) {
       return gather<F16>(a, work);
     case DType::bf16:
       return gather<BF16>(a, work);
+    case DType::i8:
+      return gather<I8>(a, work);
     default:
       break;  // not a cache type
   }

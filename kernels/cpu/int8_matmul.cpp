@@ -264,9 +264,7 @@ void int8_matmul(const Int8MatmulArgs& a, const Work& work) {
       return multiply<PackedCodes<DType::iq4_nl, 1>>(a, work);
     case DType::mxfp4:
       return multiply<PackedCodes<DType::mxfp4, 1>>(a, work);
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
+    default:
       break;  // handled in matmul.cpp
   }
 }

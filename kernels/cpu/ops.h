@@ -29,11 +29,7 @@ struct Pages {
   unsigned page_shift;
 };
 
-constexpr std::size_t cache_element_bytes(DType type) {
-  return type == DType::f32 ? 4 : 2;
-}
-
-// Keys or values, f32, f16 or bf16: row r starts at data + r * stride elements.
+// Keys or values of a cache type (kCacheTypes): row r starts r * stride elements after data.
 struct Cache {
   std::byte* data;
   std::size_t stride;

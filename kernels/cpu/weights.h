@@ -63,6 +63,13 @@ struct Q8_0 {
   }
 };
 
+// Keys and values in int8 (kCacheTypes). Heads may begin inside a block.
+struct I8 {
+  static constexpr std::size_t row_bytes(std::size_t count) {
+    return cache_bytes(DType::i8, count);
+  }
+};
+
 // Small blocks of four or five bits, described in shared/tensor/blocks.h.
 template <bool kHasFifths, bool kHasOffset>
 struct SmallBlock {
@@ -230,6 +237,25 @@ inline void decode(const std::byte* row, std::size_t first, std::size_t count, f
       store_part(to + k + i, W::part(group, i));
   }
   if (k < count) store_first(to + k, load_tail<W>(row, first + k, count - k), count - k);
+}
+
+template <>
+inline void decode<I8>(const std::byte* row, std::size_t first, std::size_t count, float* to) {
+  for (std::size_t k = 0; k < count;) {
+    const std::size_t in_block = (first + k) % kInt8Block;
+    const std::byte* block = row + cache_bytes(DType::i8, first + k - in_block);
+    const std::size_t some = smaller(kInt8Block - in_block, count - k);
+    const Part scale = all_part(load_bytes<float>(block));
+    std::size_t i = 0;
+    for (; i + kPartLanes <= some; i += kPartLanes) {
+      store_part(to + k + i, load_int8s(block + sizeof(float) + in_block + i) * scale);
+    }
+    for (; i < some; ++i) {
+      const auto level = static_cast<std::int8_t>(block[sizeof(float) + in_block + i]);
+      to[k + i] = static_cast<float>(level) * scale[0];
+    }
+    k += some;
+  }
 }
 
 }  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

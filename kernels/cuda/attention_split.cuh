@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/attention_terms.cuh"
 
 // A warp's work on a split: scores, weights and weighted sums of 16 queries over 32 slots. Keys and
@@ -11,7 +13,7 @@ template <DType kType_, std::uint32_t kDims, bool kWhole_>
 struct Form {
   static constexpr DType kType = kType_;
   static constexpr bool kWhole = kWhole_;
-  using Numbers = Stored<kType>;
+  using Numbers = std::conditional_t<kType == DType::i8 && !kWhole, Int8Floats, Stored<kType>>;
   static constexpr std::uint32_t kTerms = Numbers::kTerms;
   static constexpr std::uint32_t kPiece = Numbers::kPiece;
   // Scores advance by 16 dimensions. Lane 4 g + t loads eight of each 32 per key, from 8 t on.
@@ -26,9 +28,11 @@ struct Form {
   static constexpr std::uint32_t kGroups = kValueDims / (8 * kPiece);
 };
 
-// Rows of one cache at one head.
+// Rows of one cache at one head. Heads of int8 may begin inside a block: `data` is where rows
+// begin, and `first` the head's first element.
 struct HeadRows {
   const std::byte* data;
+  std::uint32_t first;  // 0 for other types
   std::uint32_t row_bytes;
 
   __device__ const std::byte* operator[](std::uint32_t row) const {
@@ -37,8 +41,9 @@ struct HeadRows {
 };
 template <class F>
 __device__ HeadRows head_rows(const Cache& cache, std::uint32_t head, std::uint32_t head_dim) {
-  return {cache.data + std::size_t{head} * head_dim * F::Numbers::kBytes,
-          static_cast<std::uint32_t>(cache.stride) * F::Numbers::kBytes};
+  const auto row_bytes = static_cast<std::uint32_t>(cache_bytes(F::kType, cache.stride));
+  if (F::kType == DType::i8) return {cache.data, head * head_dim, row_bytes};
+  return {cache.data + cache_bytes(F::kType, std::size_t{head} * head_dim), 0, row_bytes};
 }
 
 // A lane's two queries, g and g + 8 of the tile.
@@ -95,8 +100,8 @@ __device__ void load_keys(const HeadRows& keys, const std::uint32_t (&rows)[4],
   for (std::uint32_t j = 0; j < 4; ++j) {
 #pragma unroll
     for (std::uint32_t i = 0; i < F::kKeyPieces; ++i) {
-      pieces[j][i] =
-          F::Numbers::template load<F::kWhole>(keys[rows[j]], d + i * F::kPiece, head_dim);
+      pieces[j][i] = F::Numbers::template load<F::kWhole>(keys[rows[j]], keys.first,
+                                                          d + i * F::kPiece, head_dim);
     }
   }
 }
@@ -207,7 +212,8 @@ __device__ void load_values(const HeadRows& values, const std::uint32_t (&rows)[
   for (std::uint32_t step = 0; step < 2; ++step) {
 #pragma unroll
     for (std::uint32_t i = 0; i < 4; ++i) {
-      pieces[step][i] = F::Numbers::template load<F::kWhole>(values[rows[step][i]], d, head_dim);
+      pieces[step][i] =
+          F::Numbers::template load<F::kWhole>(values[rows[step][i]], values.first, d, head_dim);
     }
   }
 }

@@ -98,6 +98,7 @@ __device__ inline const std::uint32_t* pages_of(const AttentionArgs& a, const Pl
 
 // True if four elements of a row can be read at once.
 __device__ inline bool in_pieces(const AttentionArgs& a, const Cache& cache) {
+  if (cache.type == DType::i8) return a.heads.head_dim % 4 == 0;
   const std::uint32_t bytes = cache.type == DType::f32 ? 4 : 2;
   return a.heads.head_dim % 4 == 0 && cache.stride % 4 == 0 &&
          reinterpret_cast<std::uintptr_t>(cache.data) % (4 * bytes) == 0;
@@ -127,7 +128,13 @@ __device__ void fetch(const AttentionArgs& a, const Cache& cache, const Place& p
   const std::size_t offset = std::size_t{p.kv_head} * a.heads.head_dim;
   const std::uint32_t* pages = pages_of(a, p);
   for_each_piece<Form>(a, stage.count, [&](std::uint32_t i, std::uint32_t slot, std::uint32_t d) {
-    const std::byte* from = cache_row(cache, pages, stage.first + slot) + (offset + d) * bytes;
+    const std::byte* row = cache_row(cache, pages, stage.first + slot);
+    if (cache.type == DType::i8) {
+      const auto* words = reinterpret_cast<const std::uint32_t*>(int8_block(row, offset + d));
+      pieces.bits[i] = make_uint4(words[1 + (offset + d) % kInt8Block / 4], words[0], 0, 0);
+      return;
+    }
+    const std::byte* from = row + (offset + d) * bytes;
     if (cache.type == DType::f32) {
       pieces.bits[i] = *reinterpret_cast<const uint4*>(from);
     } else {
@@ -141,6 +148,11 @@ __device__ inline float4 numbers_of(DType type, const uint4& bits) {
   if (type == DType::f32) {
     return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
                        __uint_as_float(bits.w));
+  }
+  if (type == DType::i8) {
+    const float scale = __uint_as_float(bits.y);
+    return make_float4(int8_number(bits.x, scale), int8_number(bits.x >> 8, scale),
+                       int8_number(bits.x >> 16, scale), int8_number(bits.x >> 24, scale));
   }
   const auto number = [type](std::uint32_t half) {
     const auto stored = static_cast<std::uint16_t>(half);

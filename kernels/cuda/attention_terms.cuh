@@ -4,9 +4,9 @@
 #include "kernels/cuda/mma.cuh"
 
 // Operands of matrix instructions are less precise than float32, so elements are split into
-// bfloat16 terms. Queries, weights and float32 keys and values have three, float16 has two, and
-// bfloat16 one. Products are added smallest first. Zero terms add nothing, so a cache has the bits
-// of a float32 cache of the same values.
+// bfloat16 terms. Queries, weights and keys and values in float32 or int8 have three, float16 has
+// two, and bfloat16 one. Products are added smallest first. Zero terms add nothing, so a cache has
+// the bits of a float32 cache of the same values.
 namespace edgedraft::cuda::attention_tiles {
 
 using namespace attention_detail;
@@ -42,10 +42,11 @@ struct Stored {
   static constexpr std::uint32_t kPiece = 16 / kBytes;
   static constexpr std::uint32_t kTerms = kType == DType::f32 ? 3 : kType == DType::f16 ? 2 : 1;
 
-  // Elements from d of a head on. For whole rows, data past the last element is harmless: queries
-  // are zero there, and such sums are not stored. So no bounds check is needed.
+  // Elements from d of the head at `head` on. For whole rows, data past the last element is
+  // harmless: queries are zero there, and such sums are not stored. So no bounds check is needed.
   template <bool kWhole>
-  __device__ static uint4 load(const std::byte* head, std::uint32_t d, std::uint32_t head_dim) {
+  __device__ static uint4 load(const std::byte* head, std::uint32_t /*first*/, std::uint32_t d,
+                               std::uint32_t head_dim) {
     if (kWhole) {
       return *reinterpret_cast<const uint4*>(head + (d < head_dim ? d : 0) * kBytes);
     }
@@ -86,6 +87,50 @@ struct Stored {
     } else {
       split_numbers(number(first, i), number(second, i), terms);
     }
+  }
+};
+
+// Pieces of eight elements in two words, then their block's scale: pieces are inside a block. Their
+// products with the scale have more bits than two terms.
+template <>
+struct Stored<DType::i8> {
+  static constexpr std::uint32_t kPiece = 8;
+  static constexpr std::uint32_t kTerms = 3;
+
+  // As above, for whole rows, of the head that begins with element `first` of the row.
+  template <bool kWhole>
+  __device__ static uint4 load(const std::byte* row, std::uint32_t first, std::uint32_t d,
+                               std::uint32_t head_dim) {
+    static_assert(kWhole);
+    const std::uint32_t i = first + (d < head_dim ? d : 0);
+    const auto* block = reinterpret_cast<const std::uint32_t*>(int8_block(row, i));
+    const std::uint32_t* words = block + 1 + i % kInt8Block / 4;
+    return make_uint4(words[0], words[1], block[0], 0);
+  }
+
+  __device__ static float number(const uint4& piece, std::uint32_t i) {
+    return int8_number(word_of(piece, i / 4) >> i % 4 * 8, __uint_as_float(piece.z));
+  }
+  __device__ static void terms_of(const uint4& piece, std::uint32_t i,
+                                  std::uint32_t (&terms)[kTerms]) {
+    split_numbers(number(piece, i), number(piece, i + 1), terms);
+  }
+  __device__ static void terms_of(const uint4& first, const uint4& second, std::uint32_t i,
+                                  std::uint32_t (&terms)[kTerms]) {
+    split_numbers(number(first, i), number(second, i), terms);
+  }
+};
+
+// For other heads of int8: a piece may have elements of two blocks, so pieces are float32.
+struct Int8Floats : Stored<DType::f32> {
+  template <bool kWhole>
+  __device__ static uint4 load(const std::byte* row, std::uint32_t first, std::uint32_t d,
+                               std::uint32_t head_dim) {
+    std::uint32_t words[4] = {};
+    for (std::uint32_t i = 0; i < kPiece && d + i < head_dim; ++i) {
+      words[i] = __float_as_uint(int8_at(row, first + d + i));
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
   }
 };
 

@@ -351,9 +351,10 @@ bool whole_pieces(const AttentionArgs& args) {
   const auto aligned = [](const void* data, std::size_t stride, std::size_t numbers) {
     return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && stride % numbers == 0;
   };
+  if (args.heads.head_dim % 8 != 0 || !aligned(args.q.data, args.q.stride, 4)) return false;
+  if (args.keys.type == DType::i8) return true;
   const std::uint32_t numbers = args.keys.type == DType::f32 ? 4 : 8;
-  return args.heads.head_dim % 8 == 0 && aligned(args.q.data, args.q.stride, 4) &&
-         aligned(args.keys.data, args.keys.stride, numbers) &&
+  return aligned(args.keys.data, args.keys.stride, numbers) &&
          aligned(args.values.data, args.values.stride, numbers);
 }
 
@@ -390,6 +391,8 @@ cudaError_t attend_by_tiles(const AttentionArgs& args, cudaStream_t stream) {
       return run_by_dims<DType::f32>(args, stream);
     case DType::f16:
       return run_by_dims<DType::f16>(args, stream);
+    case DType::i8:
+      return run_by_dims<DType::i8>(args, stream);
     default:
       return run_by_dims<DType::bf16>(args, stream);
   }

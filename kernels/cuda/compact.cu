@@ -15,6 +15,12 @@ __global__ void compact_kernel(CompactArgs a) {
     std::byte* to = cache_row(a.cache, a.first + move);
     if (a.cache.type == DType::f32) {
       reinterpret_cast<float*>(to)[i] = reinterpret_cast<const float*>(from)[i];
+    } else if (a.cache.type == DType::i8) {
+      const std::size_t block = cache_bytes(DType::i8, i / kInt8Block * kInt8Block);
+      const std::size_t level = block + sizeof(float) + i % kInt8Block;
+      to[level] = from[level];
+      if (i % kInt8Block != 0) continue;
+      *reinterpret_cast<float*>(to + block) = *reinterpret_cast<const float*>(from + block);
     } else {
       reinterpret_cast<std::uint16_t*>(to)[i] = reinterpret_cast<const std::uint16_t*>(from)[i];
     }

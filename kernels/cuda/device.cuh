@@ -126,12 +126,26 @@ __device__ inline float to_tf32(float x) {
   return __uint_as_float((bits + 0x1000u) & 0xFFFFE000u);
 }
 
+// Block of i8 (kCacheTypes) with element i of a row.
+__device__ inline const std::byte* int8_block(const std::byte* row, std::size_t i) {
+  return row + i / kInt8Block * kInt8BlockBytes;
+}
+// The sum of a product would otherwise be fused with it.
+__device__ inline float int8_number(std::uint32_t level, float scale) {
+  return __fmul_rn(static_cast<float>(static_cast<std::int8_t>(level & 0xFFu)), scale);
+}
+__device__ inline float int8_at(const std::byte* row, std::size_t i) {
+  const std::byte* block = int8_block(row, i);
+  const auto level = static_cast<std::uint32_t>(block[sizeof(float) + i % kInt8Block]);
+  return int8_number(level, *reinterpret_cast<const float*>(block));
+}
 __device__ inline float cache_number(DType type, const std::byte* row, std::size_t i) {
   if (type == DType::f32) return reinterpret_cast<const float*>(row)[i];
+  if (type == DType::i8) return int8_at(row, i);
   const std::uint16_t bits = reinterpret_cast<const std::uint16_t*>(row)[i];
   return type == DType::f16 ? half_to_float(bits) : bfloat16_to_float(bits);
 }
-// Finite values stay finite.
+// Finite values stay finite. Not for i8, whose blocks are stored at once (store.cu).
 __device__ inline std::uint16_t float_to_limited_half(float x) {
   constexpr float kHalfMax = 65504.0f;
   const bool finite = fabsf(x) <= 3.4028234e38f;
@@ -151,7 +165,7 @@ __device__ inline std::byte* cache_row(const Cache& cache, const std::uint32_t* 
   if (pages != nullptr) {
     row = std::size_t{pages[slot / cache.page_slots]} * cache.page_slots + slot % cache.page_slots;
   }
-  return cache.data + row * cache.stride * (cache.type == DType::f32 ? 4 : 2);
+  return cache.data + cache_bytes(cache.type, row * cache.stride);
 }
 __device__ inline std::byte* cache_row(const Cache& cache, std::uint32_t slot) {
   return cache_row(cache, cache.pages, slot);
@@ -195,6 +209,14 @@ __device__ inline std::uint32_t warp_or(std::uint32_t x) {
 __device__ inline float warp_max(float x) {
   for (std::uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
     x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, static_cast<int>(distance)));
+  }
+  return x;
+}
+
+__device__ inline std::uint32_t warp_max(std::uint32_t x) {
+  for (std::uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
+    const std::uint32_t other = __shfl_xor_sync(kAllLanes, x, static_cast<int>(distance));
+    x = x > other ? x : other;
   }
   return x;
 }

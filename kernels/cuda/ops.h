@@ -271,7 +271,7 @@ struct BiasArgs {
 // page_slots + s % page_slots. Values are rounded to nearest; finite values stay finite in f16.
 struct Cache {
   std::byte* data;
-  DType type;                  // f32, f16 or bf16
+  DType type;                  // a cache type (kCacheTypes)
   std::size_t stride;          // elements between rows
   const std::uint32_t* pages;  // null: contiguous
   std::uint32_t page_slots;
@@ -307,7 +307,7 @@ struct StoreArgs {
 [[nodiscard]] cudaError_t store(const StoreArgs& args, cudaStream_t stream);
 
 // Rotates queries in place, and stores rotated keys, and values, in their caches: bit-identical to
-// rope and store. Keys are not modified.
+// rope and store. Keys are not modified. Not for int8: a block's elements have several threads.
 struct RopeStoreArgs {
   Rows q;
   std::uint32_t query_cols;

@@ -76,7 +76,7 @@ __global__ void rope_store_kernel(RopeStoreArgs a) {
                        : pair_of(head + dims, i - dims / 2, a.head_dim - dims, false);
   const float* x = part.x.data + r * part.x.stride;
   const float2 numbers = turns ? rotated(a, r, x, p) : make_float2(x[p.first], x[p.second]);
-  std::byte* place = part.data + a.places[r] * part.stride * (a.type == DType::f32 ? 4 : 2);
+  std::byte* place = part.data + cache_bytes(a.type, a.places[r] * part.stride);
   set_cache_number(a.type, place, p.first, numbers.x);
   set_cache_number(a.type, place, p.second, numbers.y);
 }

@@ -124,7 +124,7 @@ class CudaBackend final : public Backend {
     if (from.type == DType::f32) return read(from.floats(), to);
     EDGEDRAFT_CHECK(to.size() == std::size_t{from.rows} * from.cols);
     if (to.empty()) return wait();
-    // Copied in storage format, half the bytes.
+    // Copied in storage format, which has fewer bytes.
     const auto row = static_cast<std::size_t>(cache_bytes(from.type, from.cols));
     stored_.resize(row * from.rows);
     try_cuda(cudaMemcpy2DAsync(stored_.data(), row, device_data(from),
@@ -132,7 +132,10 @@ class CudaBackend final : public Backend {
                                from.rows, cudaMemcpyDeviceToHost, queue_.stream()),
              "reading keys and values");
     queue_.wait("reading keys and values");
-    dequantize_row(from.type, stored_, to);
+    for (std::size_t r = 0; r < from.rows; ++r) {
+      dequantize_row(from.type, std::span(stored_).subspan(r * row, row),
+                     to.subspan(r * from.cols, from.cols));
+    }
   }
 
   // --- operations ---
@@ -213,6 +216,12 @@ class CudaBackend final : public Backend {
 
   void rope_store(const RopeStoreOp& op) override {
     check_op(op);
+    // A block of int8 has elements of several pairs, which its scale must wait for.
+    if (std::ranges::any_of(op.sequences, [](const RopeStoreOp::Sequence& s) {
+          return s.keys.memory.type == DType::i8;
+        })) {
+      return Backend::rope_store(op);
+    }
     sequences_.rotate_and_store(op);
   }
 

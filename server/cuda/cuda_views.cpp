@@ -3,25 +3,25 @@
 namespace edgedraft::server {
 namespace {
 
-// Checks that the rows, of this element count and size, lie in the buffer from `offset` on.
+// Checks that the rows, with elements of `type`, lie in the buffer from `offset` on.
 template <class M>
-const CudaBuffer& checked_buffer(const M& m, std::uint64_t element_bytes) {
+const CudaBuffer& checked_buffer(const M& m, DType type) {
   EDGEDRAFT_CHECK(m.buffer != nullptr);
   EDGEDRAFT_CHECK(m.stride >= m.cols);
   const auto& buffer = static_cast<const CudaBuffer&>(*m.buffer);
   const std::uint64_t extent = m.rows == 0 ? 0 : (m.rows - 1) * m.stride + m.cols;
-  EDGEDRAFT_CHECK(m.offset + extent <= buffer.bytes_count() / element_bytes);
+  EDGEDRAFT_CHECK(cache_bytes(type, m.offset + extent) <= buffer.bytes_count());
   return buffer;
 }
 
 }  // namespace
 
 float* device_data(const Matrix& m) {
-  return checked_buffer(m, sizeof(float)).as<float>() + m.offset;
+  return checked_buffer(m, DType::f32).as<float>() + m.offset;
 }
 
 std::byte* device_data(const CacheRows& m) {
-  return checked_buffer(m, cache_bytes(m.type, 1)).data() + cache_bytes(m.type, m.offset);
+  return checked_buffer(m, m.type).data() + cache_bytes(m.type, m.offset);
 }
 
 const std::byte* device_data(const Weight& w) {

@@ -241,7 +241,7 @@ Result<int> serve(const ServerOptions& o) {
     if (auto taken = o.hooks.on_loaded(**host); !taken) return taken.error();
   }
   SessionParts parts = (*host)->session_parts();
-  parts.kv_type = dtype_from_name(o.kv_type).value();
+  parts.kv_type = cache_type_from_name(o.kv_type).value();
   auto speculation = speculation_of(o, **host, *device->backend, *log);
   if (!speculation) return speculation.error();
   std::uint64_t kv_memory = o.kv_memory;

@@ -34,15 +34,6 @@ Matrix CacheRows::floats() const {
   return {.buffer = buffer, .offset = offset, .rows = rows, .cols = cols, .stride = stride};
 }
 
-bool is_cache_type(DType type) {
-  return is_float(type);
-}
-
-std::uint64_t cache_bytes(DType type, std::uint64_t count) {
-  EDGEDRAFT_CHECK(is_cache_type(type));
-  return count * traits(type).block_bytes;
-}
-
 CacheRows CacheView::run(std::uint32_t first, std::uint32_t count) const {
   EDGEDRAFT_CHECK(count > 0 && std::uint64_t{first} + count <= slots());
   if (!paged()) return memory.row_range(first, count);

@@ -57,8 +57,8 @@ struct Matrix {
   Matrix column_range(std::uint32_t first, std::uint32_t count) const;
 };
 
-// Non-owning rows of stored keys or values: a Matrix with f32, f16 or bf16 elements; offset and
-// stride count elements.
+// Non-owning rows of stored keys or values: a Matrix of a cache type (kCacheTypes). Offset and
+// stride count elements; those of int8 are whole blocks.
 struct CacheRows {
   Buffer* buffer = nullptr;
   std::uint64_t offset = 0;
@@ -74,7 +74,7 @@ struct CacheRows {
         offset(first),
         rows(row_count),
         cols(col_count),
-        stride(col_count),
+        stride(cache_stride(element, col_count)),
         type(element) {}
   CacheRows(const Matrix& m)
       : buffer(m.buffer), offset(m.offset), rows(m.rows), cols(m.cols), stride(m.stride) {}
@@ -83,11 +83,6 @@ struct CacheRows {
   // Requires  type is f32
   Matrix floats() const;
 };
-
-// True for types that keys and values may have: f32, f16 or bf16.
-bool is_cache_type(DType type);
-// Bytes of `count` elements of a cache type.
-std::uint64_t cache_bytes(DType type, std::uint64_t count);
 
 // Non-owning keys or values of one sequence, one row per slot. With pages, slot s is row pages[s /
 // page_slots] * page_slots + s % page_slots of `memory`; without, row s.
@@ -209,7 +204,7 @@ struct RopeOp {
 
 // Copies the rows of x to slots first.. of cache, rounded to nearest even. Finite values beyond
 // float16's range become its largest, 65504: an infinite key would make every score infinite or
-// NaN. Infinities and NaN stay.
+// NaN. Infinities and NaN stay; in a block of int8, they make all elements NaN (kCacheTypes).
 // Shapes    x [rows, cols]; cache [slots, cols]
 struct StoreOp {
   Matrix x;
@@ -254,7 +249,7 @@ struct RopeStoreOp {
 //           Attention Sinks, as in gpt-oss
 // Shapes    q, y [rows, query_cols]; keys, values [slots, kv_cols]; sinks [1, query_heads] f32 or
 //           absent
-// Keys and values of 16 bits are converted to float32; all arithmetic is float32.
+// Keys and values of other types are converted to float32; all arithmetic is float32.
 // Requires  masks is empty (rows see only the prefix, prefix > 0) or has one entry per row;
 //           keys and values share one page table and one type; positions has one entry per row if
 //           there is a window, and each row sees at least one slot
@@ -560,6 +555,7 @@ class Backend {
 struct CpuBackendOptions {
   std::uint32_t threads;                         // 0: one per fast core
   std::shared_ptr<MemoryMeter> meter = nullptr;  // null: its own meter, without a limit
+  DType drafter_cache_type = DType::f32;
 };
 // CPU backend with kernels/cpu for the instruction set found at run time.
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options);

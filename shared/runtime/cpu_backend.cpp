@@ -49,11 +49,13 @@ class CpuBackend final : public HostBackend {
       : HostBackend(options.meter),
         kernels_(kernels),
         pool_(options.threads),
-        scratch_(pool_.thread_count()) {
+        scratch_(pool_.thread_count()),
+        drafter_cache_type_(options.drafter_cache_type) {
     reserve_scratch(kProductScratchFloats);
   }
 
   std::string_view name() const override { return "cpu"; }
+  DType drafter_cache_type() const override { return drafter_cache_type_; }
 
   void embed(const EmbedOp& op) override {
     check_op(op);
@@ -679,6 +681,7 @@ class CpuBackend final : public HostBackend {
   ThreadPool pool_;
   std::vector<std::unique_ptr<HostBuffer>> scratch_;  // one per thread
   std::size_t scratch_floats_ = 0;
+  DType drafter_cache_type_;
   // Activations, sized for the largest call.
   std::unique_ptr<HostBuffer> quantized_;    // as int8
   std::unique_ptr<HostBuffer> interleaved_;  // with rows interleaved

@@ -11,9 +11,12 @@ class CpuPlan final : public PlanningBackend {
   explicit CpuPlan(const CpuBackendOptions& options)
       : PlanningBackend(options.meter),
         kernels_(cpu::best_kernels()),
-        threads_(options.threads > 0 ? options.threads : fast_cores()) {
+        threads_(options.threads > 0 ? options.threads : fast_cores()),
+        drafter_cache_type_(options.drafter_cache_type) {
     for (Grown& scratch : threads_) scratch.reserve(*this, kProductScratchFloats * sizeof(float));
   }
+
+  DType drafter_cache_type() const override { return drafter_cache_type_; }
 
  private:
   std::uint64_t taken_by(std::uint64_t bytes) const override { return HostBuffer::taken_by(bytes); }
@@ -70,6 +73,7 @@ class CpuPlan final : public PlanningBackend {
   Grown split_;
   Grown gathered_;
   Grown top_k_;
+  DType drafter_cache_type_;
 };
 
 }  // namespace

@@ -164,7 +164,7 @@ std::byte* HostBackend::data(const CacheRows& rows) {
   EDGEDRAFT_CHECK(rows.stride >= rows.cols);
   auto& buffer = static_cast<HostBuffer&>(*rows.buffer);
   const std::uint64_t extent = rows.rows == 0 ? 0 : (rows.rows - 1) * rows.stride + rows.cols;
-  EDGEDRAFT_CHECK(rows.offset + extent <= buffer.bytes().size() / cache_bytes(rows.type, 1));
+  EDGEDRAFT_CHECK(cache_bytes(rows.type, rows.offset + extent) <= buffer.bytes().size());
   return buffer.mutable_data() + cache_bytes(rows.type, rows.offset);
 }
 

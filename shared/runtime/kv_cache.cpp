@@ -31,18 +31,18 @@ KvCache::KvCache(Backend& backend, const Size& size)
     : backend_(&backend), capacity_(size.capacity), planes_(size.planes) {
   EDGEDRAFT_CHECK(backend.takes_cache_type(size.type));
   memory_ = backend.allocate((size.bytes() + sizeof(float) - 1) / sizeof(float));
-  std::uint64_t used = 0;
-  const auto rows = [&](std::uint32_t cols) {
-    const CacheRows part(memory_.get(), used, size.capacity, cols, size.type);
-    used += std::uint64_t{size.capacity} * cols;
+  std::uint64_t used = 0;  // bytes, whole elements or blocks of each type
+  const auto rows = [&](std::uint32_t cols, DType type) {
+    const CacheRows part(memory_.get(), elements_in(type, used), size.capacity, cols, type);
+    used += cache_bytes(type, size.capacity * part.stride);
     return part;
   };
   for (const std::uint32_t cols : size.kv_cols) {
-    keys_.emplace_back(rows(cols));
-    values_.emplace_back(rows(cols));
+    keys_.emplace_back(rows(cols, size.type));
+    values_.emplace_back(rows(cols, size.type));
   }
   for (std::uint32_t plane = 0; plane < planes_.count(); ++plane) {
-    states_.emplace_back(rows(planes_.cols));
+    states_.emplace_back(rows(planes_.cols, plane_type(size.type)));
   }
 }
 

@@ -16,7 +16,7 @@ namespace edgedraft {
 // keeps (StatePlanes). A valid position has all of them. Slots 0..length()-1 are valid, and slot =
 // position; rows of a running call lie after them until keep() or set_length().
 //
-// Memory is its own, for all slots at once (capacity * position_elements() elements), or pages of a
+// Memory is its own, for all slots at once (capacity * position_bytes()), or pages of a
 // pool. reserve() takes pages; shortening or destroying the cache returns them. Shared pages are
 // never written. Layers with windows may have pages of a second pool, which return as soon as no
 // later row sees them (WindowPages).
@@ -28,9 +28,7 @@ class KvCache {
     DType type = DType::f32;
     StatePlanes planes = {};
 
-    std::uint64_t bytes() const {
-      return cache_bytes(type, position_elements(kv_cols, planes) * capacity);
-    }
+    std::uint64_t bytes() const { return position_bytes(type, kv_cols, planes) * capacity; }
   };
   // Throws DeviceError if out of memory. Requires backend.takes_cache_type(type)
   KvCache(Backend& backend, const Size& size);

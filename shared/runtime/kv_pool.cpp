@@ -1,15 +1,16 @@
 #include "shared/runtime/kv_pool.h"
 
 #include <bit>
-#include <numeric>
 
 #include "shared/base/check.h"
 
 namespace edgedraft {
 
-std::uint64_t position_elements(std::span<const std::uint32_t> kv_cols, const StatePlanes& planes) {
-  return 2 * std::accumulate(kv_cols.begin(), kv_cols.end(), std::uint64_t{0}) +
-         std::uint64_t{planes.count()} * planes.cols;
+std::uint64_t position_bytes(DType type, std::span<const std::uint32_t> kv_cols,
+                             const StatePlanes& planes) {
+  std::uint64_t bytes = planes.count() * cache_bytes(plane_type(type), planes.cols);
+  for (const std::uint32_t cols : kv_cols) bytes += 2 * cache_bytes(type, cols);
+  return bytes;
 }
 
 KvPool::KvPool(Backend& backend, const Size& size)
@@ -54,16 +55,19 @@ void KvPool::release(std::uint32_t count) {
 CacheRows KvPool::rows(std::uint32_t layer, bool is_values) const {
   const std::uint32_t slots = size_.page_count * size_.page_slots;
   const std::uint32_t cols = size_.kv_cols[layer];
-  const std::uint64_t columns_before =
-      position_elements(std::span(size_.kv_cols).first(layer), {}) + (is_values ? cols : 0);
-  return CacheRows(memory_.get(), columns_before * slots, slots, cols, size_.type);
+  const std::uint64_t before =
+      position_bytes(size_.type, std::span(size_.kv_cols).first(layer), {}) +
+      (is_values ? cache_bytes(size_.type, cols) : 0);
+  return CacheRows(memory_.get(), elements_in(size_.type, before * slots), slots, cols, size_.type);
 }
 
 CacheRows KvPool::states(std::uint32_t plane) const {
   const std::uint32_t slots = size_.page_count * size_.page_slots;
-  const std::uint64_t columns_before =
-      position_elements(size_.kv_cols, {}) + std::uint64_t{plane} * size_.planes.cols;
-  return CacheRows(memory_.get(), columns_before * slots, slots, size_.planes.cols, size_.type);
+  const DType type = plane_type(size_.type);
+  const std::uint64_t before =
+      position_bytes(size_.type, size_.kv_cols, {}) + plane * cache_bytes(type, size_.planes.cols);
+  return CacheRows(memory_.get(), elements_in(type, before * slots), slots, size_.planes.cols,
+                   type);
 }
 
 }  // namespace edgedraft

@@ -24,8 +24,18 @@ struct StatePlanes {
   bool operator==(const StatePlanes&) const = default;
 };
 
-// Elements of one position in layers whose keys have kv_cols[i] columns, and in planes.
-std::uint64_t position_elements(std::span<const std::uint32_t> kv_cols, const StatePlanes& planes);
+// Type of planes beside keys and values of `type`: that type, except f32 beside int8, which is too
+// coarse for states.
+constexpr DType plane_type(DType type) {
+  return type == DType::i8 ? DType::f32 : type;
+}
+// Bytes of one position in layers whose keys have kv_cols[i] columns, and in planes.
+std::uint64_t position_bytes(DType type, std::span<const std::uint32_t> kv_cols,
+                             const StatePlanes& planes);
+// Elements in `bytes`, a whole number of them or of blocks.
+constexpr std::uint64_t elements_in(DType type, std::uint64_t bytes) {
+  return bytes / traits(type).block_bytes * traits(type).block_count;
+}
 
 // Paged memory, one allocation, for keys, values and hidden states of many sequences. A page holds
 // keys and values of page_slots positions in every layer, and the states named by the planes.
@@ -48,9 +58,7 @@ class KvPool {
     DType type = DType::f32;
     StatePlanes planes = {};
 
-    std::uint64_t page_bytes() const {
-      return cache_bytes(type, position_elements(kv_cols, planes) * page_slots);
-    }
+    std::uint64_t page_bytes() const { return position_bytes(type, kv_cols, planes) * page_slots; }
     std::uint64_t bytes() const { return page_count * page_bytes(); }
     std::uint32_t pages_for(std::uint32_t slots) const {
       return (slots + page_slots - 1) / page_slots;

@@ -1,6 +1,9 @@
 #include "shared/tensor/dtype.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 
 #include "shared/base/check.h"
 #include "shared/tensor/blocks.h"
@@ -63,15 +66,50 @@ BlockCodec codec_of(DType type) {
     case DType::f32:
     case DType::f16:
     case DType::bf16:
+    case DType::i8:
       break;
   }
   check_failed("a type without blocks", BOOST_CURRENT_LOCATION);
+}
+
+constexpr float kFloatMax = std::numeric_limits<float>::max();
+
+// --- i8 (kCacheTypes) ---
+
+void decode_int8_block(const std::byte* from, std::span<float> to) {
+  const auto scale = load_le<float>(from);
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    to[i] = static_cast<float>(static_cast<std::int8_t>(from[sizeof scale + i])) * scale;
+  }
+}
+
+void encode_int8_block(std::span<const float> from, std::byte* to) {
+  float largest = 0.0f;
+  bool is_finite = true;
+  for (const float x : from) {
+    is_finite = is_finite && std::abs(x) <= kFloatMax;
+    largest = std::max(largest, std::abs(x));
+  }
+  const bool is_zero = !is_finite || largest < kInt8Smallest;
+  const float scale = std::min(largest / 127.0f, kInt8ScaleMax);
+  store_le(to, !is_finite ? std::numeric_limits<float>::quiet_NaN() : is_zero ? 0.0f : scale);
+  for (std::size_t i = 0; i < kInt8Block; ++i) {
+    const float level = is_zero || i >= from.size() ? 0.0f : std::nearbyint(from[i] / scale);
+    to[sizeof scale + i] = static_cast<std::byte>(static_cast<std::int8_t>(level));
+  }
 }
 
 }  // namespace
 
 std::optional<DType> dtype_from_name(std::string_view name) {
   for (const DType type : kDTypes) {
+    if (traits(type).name == name) return type;
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> cache_type_from_name(std::string_view name) {
+  for (const DType type : kCacheTypes) {
     if (traits(type).name == name) return type;
   }
   return std::nullopt;
@@ -122,6 +160,14 @@ std::uint16_t float_to_bfloat16(float value) {
 }
 
 void dequantize_row(DType type, ByteView from, std::span<float> to) {
+  if (type == DType::i8) {
+    EDGEDRAFT_CHECK(cache_bytes(type, to.size()) == from.size());
+    for (std::size_t i = 0; i < to.size(); i += kInt8Block) {
+      decode_int8_block(&from[cache_bytes(type, i)],
+                        to.subspan(i, std::min<std::size_t>(kInt8Block, to.size() - i)));
+    }
+    return;
+  }
   EDGEDRAFT_CHECK(row_bytes(type, to.size()) == from.size());
   switch (type) {
     case DType::f32:
@@ -148,6 +194,14 @@ void dequantize_row(DType type, ByteView from, std::span<float> to) {
 }
 
 void quantize_row(DType type, std::span<const float> from, std::span<std::byte> to) {
+  if (type == DType::i8) {
+    EDGEDRAFT_CHECK(cache_bytes(type, from.size()) == to.size());
+    for (std::size_t i = 0; i < from.size(); i += kInt8Block) {
+      encode_int8_block(from.subspan(i, std::min<std::size_t>(kInt8Block, from.size() - i)),
+                        &to[cache_bytes(type, i)]);
+    }
+    return;
+  }
   EDGEDRAFT_CHECK(is_writable(type));
   EDGEDRAFT_CHECK(row_bytes(type, from.size()) == to.size());
   switch (type) {

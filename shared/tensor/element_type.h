@@ -12,8 +12,8 @@
 // compiles them too, so this header includes nothing of ours and keeps to C++17.
 namespace edgedraft {
 
-// Element types of stored weights. Keys and values are f32, f16 or bf16; activations are always
-// float32.
+// Element types of stored weights, and i8. Keys and values are f32, f16, bf16 or i8; activations
+// are always float32.
 enum class DType : std::uint8_t {
   f32,
   f16,
@@ -39,6 +39,8 @@ enum class DType : std::uint8_t {
   iq2_xxs,
   iq4_nl,
   mxfp4,
+  // Keys and values only, so not in kDTypes: blocks of a float32 scale and 32 int8 (kCacheTypes).
+  i8,
 };
 
 inline constexpr DType kDTypes[] = {
@@ -46,6 +48,19 @@ inline constexpr DType kDTypes[] = {
     DType::q5_0,    DType::q5_1,   DType::q4_k,  DType::q5_k,    DType::q6_k,  DType::q2_k,
     DType::q3_k,    DType::iq4_xs, DType::iq3_s, DType::iq3_xxs, DType::iq2_s, DType::iq2_xs,
     DType::iq2_xxs, DType::iq4_nl, DType::mxfp4};
+
+// Types that keys and values may have. A row of i8 ends with a whole block, of which the first
+// elements may be used. An element is its int8 times the block's scale, in float32.
+//   scale = largest / 127, int8 = round(x / scale), both quotients in float32, the second rounded
+//   to nearest, ties to even; `largest` is the largest magnitude of the block's elements in use.
+// If that is below kInt8Smallest, scale and int8 are 0. A scale is at most kInt8ScaleMax, so that
+// finite elements stay finite. If an element is infinite or NaN, scale is
+// NaN and int8 is 0: the block reads as NaN.
+inline constexpr DType kCacheTypes[] = {DType::f32, DType::f16, DType::bf16, DType::i8};
+inline constexpr std::uint32_t kInt8Block = 32;
+inline constexpr std::uint32_t kInt8BlockBytes = 36;
+inline constexpr float kInt8Smallest = 0x1p-100f;
+inline constexpr float kInt8ScaleMax = 0x1.020406p121f;
 
 struct DTypeTraits {
   const char* name;           // as in --type and reports; device code cannot make a string_view
@@ -97,6 +112,8 @@ EDGEDRAFT_HOST_DEVICE constexpr DTypeTraits traits(DType type) {
       return {"iq4_nl", 32, 18};
     case DType::mxfp4:
       return {"mxfp4", 32, 17};
+    case DType::i8:
+      return {"int8", kInt8Block, kInt8BlockBytes};
   }
   return {};
 }
@@ -106,9 +123,23 @@ EDGEDRAFT_HOST_DEVICE constexpr bool is_float(DType type) {
   return type == DType::f32 || type == DType::f16 || type == DType::bf16;
 }
 
+// True for types that keys and values may have.
+EDGEDRAFT_HOST_DEVICE constexpr bool is_cache_type(DType type) {
+  return is_float(type) || type == DType::i8;
+}
+// Elements between consecutive rows of a cache type: whole blocks.
+EDGEDRAFT_HOST_DEVICE constexpr std::uint64_t cache_stride(DType type, std::uint64_t cols) {
+  return type == DType::i8 ? (cols + kInt8Block - 1) / kInt8Block * kInt8Block : cols;
+}
+// Bytes of `count` elements of a cache type: of a row, or of rows `cache_stride` apart.
+EDGEDRAFT_HOST_DEVICE constexpr std::uint64_t cache_bytes(DType type, std::uint64_t count) {
+  if (type == DType::i8) return (count + kInt8Block - 1) / kInt8Block * kInt8BlockBytes;
+  return count * (type == DType::f32 ? 4 : 2);
+}
+
 // True if elements are codes of four bits into a table, once their grids are resolved.
 EDGEDRAFT_HOST_DEVICE constexpr bool is_coded(DType type) {
-  return type >= DType::q3_k;
+  return type >= DType::q3_k && type <= DType::mxfp4;
 }
 
 // True if quantize_row can encode it.

@@ -108,7 +108,7 @@ Result<MeasuredAnswer> proposed_answer(ModelHost& host, const AcceptanceOptions&
                                        std::span<const std::uint32_t> prompt) {
   const auto is_end = [&host](std::uint32_t t) { return host.tokenizer().is_end(t); };
   TargetSession target(host.decoder(),
-                       host.decoder().make_cache(dtype_from_name(o.kv_type).value()),
+                       host.decoder().make_cache(cache_type_from_name(o.kv_type).value()),
                        host.context_count(), is_end);
   const auto first =
       target.prefill({.base_count = 0, .tokens = prompt, .sampling = o.arms.sampling()});
@@ -243,8 +243,8 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
       ->delimiter(',')
       ->check(in_range(0.0, 1.0));
   app.add_option("--chain", o.chain, "Draft K tokens in a row instead of a tree");
-  app.add_option("--kv-type", o.kv_type, "The target's keys and values: f32, f16 or bf16")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+  app.add_option("--kv-type", o.kv_type, "The target's keys and values: f32, f16, bf16 or int8")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
       ->capture_default_str();
   app.add_option("--draft-kv-type", o.draft_kv_type,
                  "The drafters' keys and values on a Vulkan device: f32 or f16")
@@ -275,7 +275,7 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
                                          .indexes = o.arms.indexes,
                                          .context_count = 0});
   if (!host) return host.error();
-  const DType kv_type = dtype_from_name(o.kv_type).value();
+  const DType kv_type = cache_type_from_name(o.kv_type).value();
   const auto answer_of = [&](std::span<const std::uint32_t> prompt, Tap* tap, Drafter* drafter,
                              std::optional<TreeShape> tree) {
     return testing::drafted_answer(**host, {.prompt = prompt,

@@ -287,8 +287,8 @@ void declare_engine(CLI::App& app, EngineOptions& options) {
         return power ? std::string() : std::string("give 0 or a power of two");
       })
       ->capture_default_str();
-  app.add_option("--kv-type", options.kv_type, "Keys and values: f32, f16 or bf16")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+  app.add_option("--kv-type", options.kv_type, "Keys and values: f32, f16, bf16 or int8")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
       ->capture_default_str();
   app.add_option("--threads", options.threads, "CPU threads; 0: one per fast core")
       ->capture_default_str();
@@ -355,7 +355,7 @@ Result<int> run_engine(const EngineOptions& o) {
   const Instant start = Clock::now();
   Decoder decoder(*backend, source->config, source->tensors, positions);
   const double load_seconds = seconds(Clock::now() - start);
-  const DType kv_type = dtype_from_name(o.kv_type).value();
+  const DType kv_type = cache_type_from_name(o.kv_type).value();
   const std::uint32_t page =
       o.page == 0 && o.sessions > 1 ? std::uint32_t{KvPool::kPageSlots} : o.page;
   Passes passes(

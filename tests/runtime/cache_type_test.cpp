@@ -6,13 +6,12 @@
 #include "tests/runtime/op_test.h"
 #include "tests/support/toy_models.h"
 
-// 16-bit keys and values are stored rounded, and readers get the same bits as from a float32 cache
-// of the rounded values. Results for float32 caches (operator tests, batch invariance) therefore
-// hold for these.
+// Keys and values of other types than f32 are stored rounded, and readers get the same bits as from
+// a float32 cache of the rounded values. Results for float32 caches (operator tests, batch
+// invariance) therefore hold for these.
 namespace edgedraft::testing {
 namespace {
 
-constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
 constexpr float kHalfMax = 65504.0f;
 
 // Rounds as StoreOp does.
@@ -27,9 +26,35 @@ float rounded(DType type, float x) {
       return x;
   }
 }
-Floats rounded(DType type, Floats numbers) {
-  for (float& x : numbers) x = rounded(type, x);
+// By the rule for i8 in shared/tensor/element_type.h.
+void round_block(std::span<float> block) {
+  float largest = 0.0f;
+  bool is_finite = true;
+  for (const float x : block) {
+    is_finite = is_finite && std::isfinite(x);
+    largest = std::max(largest, std::abs(x));
+  }
+  const float scale = largest < 0x1p-100f ? 0.0f : std::min(largest / 127.0f, 0x1.020406p121f);
+  for (float& x : block) {
+    const float level = scale > 0.0f ? std::nearbyint(x / scale) + 0.0f : 0.0f;
+    x = is_finite ? level * scale : NAN;
+  }
+}
+// Rows of `cols` elements.
+Floats rounded(DType type, Floats numbers, std::size_t cols) {
+  if (type != DType::i8) {
+    for (float& x : numbers) x = rounded(type, x);
+    return numbers;
+  }
+  for (std::size_t row = 0; row < numbers.size(); row += cols) {
+    for (std::size_t i = 0; i < cols; i += 32) {
+      round_block(std::span(numbers).subspan(row + i, std::min<std::size_t>(32, cols - i)));
+    }
+  }
   return numbers;
+}
+bool same_number(float a, float b) {
+  return same_bytes({&a, 1}, {&b, 1}) || (std::isnan(a) && std::isnan(b));
 }
 
 // Pages of `page_slots` that cover `slots`, in random order; empty if page_slots is 0.
@@ -48,7 +73,7 @@ class TypedCache {
       : backend_(backend) {
     const std::uint32_t rows =
         pages.empty() ? slots : static_cast<std::uint32_t>(pages.size()) * page_slots;
-    memory_ = backend.allocate((cache_bytes(type, std::uint64_t{rows} * cols) + 3) / 4);
+    memory_ = backend.allocate((rows * cache_bytes(type, cols) + 3) / 4);
     const CacheRows all(memory_.get(), 0, rows, cols, type);
     view_ = pages.empty() ? CacheView(all) : CacheView(all, pages, page_slots);
   }
@@ -84,7 +109,7 @@ class CacheTypeTest : public OpTest {
   template <class Check>
   void for_each_type(const Check& check,
                      std::initializer_list<std::uint32_t> page_sizes = {0u, 8u}) {
-    for (const DType type : kTypes) {
+    for (const DType type : kCacheTypes) {
       if (!backend().takes_cache_type(type)) continue;
       for (const std::uint32_t page_slots : page_sizes) {
         if (page_slots > 0 && !backend().takes_pages()) continue;
@@ -105,8 +130,10 @@ class CacheTypeTest : public OpTest {
     const auto masks = random_tree(seed, rows);
     for_each_type(
         [&](DType type, std::uint32_t page_slots) {
-          const OwnedMatrix k = matrix_of(backend(), slots, heads.kv_cols(), rounded(type, keys));
-          const OwnedMatrix v = matrix_of(backend(), slots, heads.kv_cols(), rounded(type, values));
+          const OwnedMatrix k =
+              matrix_of(backend(), slots, heads.kv_cols(), rounded(type, keys, heads.kv_cols()));
+          const OwnedMatrix v =
+              matrix_of(backend(), slots, heads.kv_cols(), rounded(type, values, heads.kv_cols()));
           const auto pages = shuffled_pages(slots, page_slots);
           TypedCache stored_keys(backend(), type, slots, heads.kv_cols(), pages, page_slots);
           TypedCache stored_values(backend(), type, slots, heads.kv_cols(), pages, page_slots);
@@ -136,9 +163,9 @@ TEST_P(CacheTypeTest, StoreRoundsToNearestAndKeepsFiniteValues) {
     TypedCache cache(backend(), type, 20, cols, pages, page_slots);
     cache.store(7, numbers);
     const Floats stored = cache.read(7, 1);
-    const Floats expected = rounded(type, numbers);
+    const Floats expected = rounded(type, numbers, cols);
     for (std::uint32_t i = 0; i < cols; ++i) {
-      EXPECT_TRUE(same_bytes({&stored[i], 1}, {&expected[i], 1}))
+      EXPECT_TRUE(same_number(stored[i], expected[i]))
           << numbers[i] << " became " << stored[i] << ", expected " << expected[i];
     }
     if (type == DType::f16) {
@@ -167,7 +194,7 @@ TEST_P(CacheTypeTest, KeyBeyondFloat16RangeStillWins) {
     values.store(0, Floats{3.0f, 4.0f, 5.0f, 6.0f});
     const OwnedMatrix q = matrix_of(backend(), 1, 2, Floats{1.0f, 0.0f});
     EXPECT_EQ(attend(backend(), heads, q.all(), keys.view(), values.view(), 2, {}),
-              (Floats{3.0f, 4.0f}));
+              rounded(type, {3.0f, 4.0f}, 2));
   });
 }
 
@@ -199,10 +226,12 @@ TEST_P(CacheTypeTest, StoreAndCompactMoveOnlyTheirSlots) {
         [&](DType type, std::uint32_t page_slots) {
           const auto pages = shuffled_pages(kSlots, page_slots);
           TypedCache cache(backend(), type, kSlots, cols, pages, page_slots);
-          Floats expected = rounded(type, random_floats(cols, kSlots * cols));
-          cache.store(0, expected);
-          const Floats rows = rounded(type, random_floats(2, 40 * cols));
-          cache.store(25, rows);
+          const Floats numbers = random_floats(cols, kSlots * cols);
+          Floats expected = rounded(type, numbers, cols);
+          cache.store(0, numbers);
+          const Floats more = random_floats(2, 40 * cols);
+          const Floats rows = rounded(type, more, cols);
+          cache.store(25, more);
           std::ranges::copy(rows, expected.begin() + 25 * cols);
           EXPECT_TRUE(same_bytes(cache.read(0, kSlots), expected)) << cols;
 
@@ -236,7 +265,8 @@ TEST_P(CacheTypeTest, GatherLayersReadsRoundedValues) {
       caches.push_back(std::make_unique<TypedCache>(backend(), type, kSlots, heads.kv_cols(), pages,
                                                     page_slots));
       caches.back()->store(0, numbers);
-      floats.push_back(matrix_of(backend(), kSlots, heads.kv_cols(), rounded(type, numbers)));
+      floats.push_back(
+          matrix_of(backend(), kSlots, heads.kv_cols(), rounded(type, numbers, heads.kv_cols())));
       stored[i % 2].push_back(caches.back()->view());
       expected[i % 2].push_back(floats.back().all());
     }
@@ -266,7 +296,7 @@ TEST_P(CacheTypeTest, DecoderGivesSameBitsForTokensTogetherAndAlone) {
   std::vector<std::uint32_t> tokens(kCount);
   for (std::uint32_t i = 0; i < kCount; ++i) tokens[i] = (7 * i + 3) % kToyVocabulary;
   Floats logits_of_f32;
-  for (const DType type : kTypes) {
+  for (const DType type : kCacheTypes) {
     if (!backend().takes_cache_type(type)) continue;
     KvCache one_by_one = decoder.make_cache(type);
     Floats alone;
@@ -296,9 +326,19 @@ TEST(CacheSizeTest, SixteenBitTypesHalveMemory) {
   EXPECT_EQ(cache_bytes(DType::bf16, 5), 10u);
 }
 
+TEST(CacheSizeTest, Int8TakesNineEighthsOfAByteAndStatesTakeFour) {
+  const KvPool::Size size{.kv_cols = {64, 96},
+                          .page_count = 7,
+                          .type = DType::i8,
+                          .planes = {.states = {1}, .cols = 10}};
+  EXPECT_EQ(size.page_bytes(), KvPool::kPageSlots * (2u * (64 + 96) * 9 / 8 + 4 * 10));
+  const KvPool::Size short_block{.kv_cols = {5}, .page_count = 1, .type = DType::i8};
+  EXPECT_EQ(short_block.page_bytes(), KvPool::kPageSlots * 2u * 36);
+}
+
 TEST(CacheSizeTest, LayersOfPoolDoNotOverlap) {
   const auto backend = make_reference_backend();
-  for (const DType type : kTypes) {
+  for (const DType type : kCacheTypes) {
     KvPool pool(*backend, {.kv_cols = {3, 5}, .page_count = 3, .page_slots = 4, .type = type});
     float number = 0.0f;
     for (std::uint32_t layer = 0; layer < 2; ++layer) {
@@ -313,7 +353,8 @@ TEST(CacheSizeTest, LayersOfPoolDoNotOverlap) {
       for (const CacheRows& rows : {pool.keys(layer), pool.values(layer)}) {
         Floats read(std::size_t{12} * rows.cols);
         backend->read_cache(rows, read);
-        EXPECT_EQ(read, Floats(read.size(), number += 1.0f)) << traits(type).name;
+        const Floats numbers(read.size(), number += 1.0f);
+        EXPECT_EQ(read, rounded(type, numbers, rows.cols)) << traits(type).name;
       }
     }
   }

@@ -271,7 +271,7 @@ TEST_P(CombinedOpsTest, RotationAndStoresMatchSeparateOps) {
     }
     return results;
   };
-  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+  for (const DType type : kCacheTypes) {
     if (!backend().takes_cache_type(type)) continue;
     for (const RopeStyle style : {RopeStyle::halves, RopeStyle::pairs}) {
       for (const std::uint32_t rotated : {kHeadDim, kRotated, 0u}) {

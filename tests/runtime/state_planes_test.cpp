@@ -123,7 +123,7 @@ TEST_P(StatePlanesTest, AdoptedPagesCarryTheirStates) {
     GTEST_SKIP() << GetParam().name << ": serves one sequence, without pages";
   }
   const ToyDecoder toy(7, kLayers);
-  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+  for (const DType type : kCacheTypes) {
     Decoder decoder(backend(), toy.config, toy.tensors, kContext, {1, 4});
     KvPool pool(backend(), decoder.pool_size(40, type, 8));
     KvCache first = decoder.make_cache(pool);
@@ -162,9 +162,9 @@ TEST(StatePlanesSizeTest, UnusedStatesTakeNoMemory) {
   const Decoder with(*backend, toy.config, toy.tensors, kContext, {1, 4});
   EXPECT_EQ(without.make_cache().planes().count(), 0u);
   const std::uint64_t states = std::uint64_t{2} * toy.config.layer.dim * KvPool::kPageSlots;
-  for (const DType type : {DType::f32, DType::f16}) {
+  for (const DType type : kCacheTypes) {
     EXPECT_EQ(with.pool_size(1, type).page_bytes() - without.pool_size(1, type).page_bytes(),
-              cache_bytes(type, states));
+              cache_bytes(plane_type(type), states));
   }
 }
 

@@ -62,7 +62,7 @@ TEST_P(KvTypeTest, PoolSizeFollowsElementSize) {
   EXPECT_EQ(store.memory().bytes, store.memory().pages * page);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, KvTypeTest, ::testing::Values(DType::f32, DType::f16, DType::bf16),
+INSTANTIATE_TEST_SUITE_P(Types, KvTypeTest, ::testing::ValuesIn(kCacheTypes),
                          [](const auto& of) { return std::string(traits(of.param).name); });
 
 // Idle connections that a device keeps for later must not lock other clients out.
