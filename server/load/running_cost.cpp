@@ -11,6 +11,8 @@ namespace {
 constexpr double kFitMemory = 0.995;
 // Weight of startup measurements, in samples.
 constexpr double kAnchorWeight = 4.0;
+// Samples above the last anchor's count times this correct no anchor alone.
+constexpr double kNear = 1.5;
 
 }  // namespace
 
@@ -55,25 +57,50 @@ void CostCurve::anchor(std::uint32_t count, Duration time) {
 void CostCurve::add(std::uint32_t count, Duration time) {
   if (anchors_.empty()) {
     line_.add(count, time);
-  } else {
-    factor_.add(edgedraft::seconds(time) / anchored(count));
+    return;
   }
+  const double factor = edgedraft::seconds(time) / measured(count);
+  factor_.add(factor);
+  // Counts that are no longer run return to the common factor, so that they are tried again.
+  for (Anchor& anchor : anchors_) {
+    anchor.weight *= kFitMemory;
+    anchor.factors *= kFitMemory;
+  }
+  if (count > kNear * anchors_.back().count) return;
+  Anchor& nearest = *std::ranges::min_element(anchors_, {}, [&](const Anchor& anchor) {
+    return std::max(count / anchor.count, anchor.count / count);
+  });
+  nearest.weight += 1.0;
+  nearest.factors += factor;
 }
 
 double CostCurve::seconds(double count) const {
   if (anchors_.empty()) return line_.cost().seconds(count);
-  return anchored(count) * (kAnchorWeight + factor_.weight() * factor_.value()) /
-         (kAnchorWeight + factor_.weight());
+  return joined(count, [&](const Anchor& anchor) { return corrected(anchor); });
 }
 
-double CostCurve::anchored(double count) const {
-  if (anchors_.size() == 1 || count <= anchors_.front().count) return anchors_.front().seconds;
-  auto after = std::find_if(anchors_.begin(), anchors_.end(),
-                            [&](const Anchor& anchor) { return anchor.count >= count; });
-  if (after == anchors_.end()) --after;
+double CostCurve::measured(double count) const {
+  return joined(count, [](const Anchor& anchor) { return anchor.seconds; });
+}
+
+double CostCurve::corrected(const Anchor& anchor) const {
+  const double common =
+      (kAnchorWeight + factor_.weight() * factor_.value()) / (kAnchorWeight + factor_.weight());
+  return anchor.seconds * (kAnchorWeight * common + anchor.factors) /
+         (kAnchorWeight + anchor.weight);
+}
+
+template <class At>
+double CostCurve::joined(double count, const At& at) const {
+  if (anchors_.size() == 1 || count <= anchors_.front().count) return at(anchors_.front());
+  auto after =
+      std::ranges::find_if(anchors_, [&](const Anchor& anchor) { return anchor.count >= count; });
+  const bool is_beyond = after == anchors_.end();
+  if (is_beyond) --after;
   const Anchor& before = *(after - 1);
-  return before.seconds +
-         (after->seconds - before.seconds) * (count - before.count) / (after->count - before.count);
+  const double slope = (at(*after) - at(before)) / (after->count - before.count);
+  // Corrections may differ, but a pass wider than all measured ones is not faster.
+  return at(*after) + (is_beyond ? std::max(0.0, slope) : slope) * (count - after->count);
 }
 
 }  // namespace edgedraft::server

@@ -6,7 +6,8 @@
 namespace edgedraft::server {
 namespace {
 
-constexpr std::array<std::uint32_t, 6> kWidths = {1, 8, 32, 64, 128, 256};
+// In order of need: a slow model may have no time for the later ones.
+constexpr std::array<std::uint32_t, 9> kWidths = {1, 8, 2, 4, 32, 16, 64, 128, 256};
 constexpr std::uint32_t kRepetitionsMin = 3;
 constexpr std::uint32_t kRepetitionsMax = 20;
 // Each width may take 1 / kPartsOfTime of the total for extra repetitions.
@@ -36,16 +37,19 @@ std::vector<StartSample> measure_start_costs(Decoder& decoder, KvCache& cache,
   const Instant end = how.now() + how.time_max;
   std::vector<StartSample> passes;
   for (const std::uint32_t width : kWidths) {
-    if (width > how.rows_max) break;
+    if (width > how.rows_max) continue;
     const auto timed = [&] {
       const Instant started = how.now();
       run_rows(decoder, cache, width);
       return how.now() - started;
     };
+    // The measured widths below it come before this place.
+    const auto place =
+        std::ranges::find_if(passes, [&](const StartSample& pass) { return pass.rows > width; });
     if (!passes.empty()) {
-      // Worst case: time proportional to rows.
-      const StartSample& last = passes.back();
-      if (how.now() + (kRepetitionsMin + 1) * (width / last.rows) * last.time > end) break;
+      // Worst case: time proportional to rows. Width 1 is measured first.
+      const StartSample& below = *(place - 1);
+      if (how.now() + (kRepetitionsMin + 1) * (width / below.rows) * below.time > end) break;
     }
     // The first run is dropped: it allocates and reads weights from disk. The fastest of the rest
     // has the least noise.
@@ -57,7 +61,7 @@ std::vector<StartSample> measure_start_costs(Decoder& decoder, KvCache& cache,
          i < kRepetitionsMin || (i < kRepetitionsMax && how.now() + fastest < soon); ++i) {
       fastest = std::min(fastest, timed());
     }
-    passes.push_back({.rows = width, .time = fastest});
+    passes.insert(place, {.rows = width, .time = fastest});
   }
   if (passes.size() < 2) return {};
   cache.set_length(0);

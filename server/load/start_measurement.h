@@ -22,9 +22,9 @@ struct StartMeasurement {
   std::function<Instant()> now;
 };
 
-// Times passes of growing width over made-up tokens, with logits for all rows, before clients
-// connect. Leaves the cache empty. Returns nothing if there was no time for a second width, since
-// one width cannot be extrapolated.
+// Times passes of several widths over made-up tokens, with logits for all rows, before clients
+// connect; narrowest first. Leaves the cache empty. Returns nothing if there was no time for a
+// second width, since one width cannot be extrapolated.
 //
 // Throws    DeviceError
 // Requires  the cache is the decoder's, empty, and has memory for rows_max slots; rows_max <=

@@ -300,7 +300,7 @@ std::optional<DeviceError> PassLoop::run(std::vector<PassShare>& shares) {
     ++count_.passes;
     count_.rows += rows;
     costs_.add(rows, now_() - started);
-    if (options_.speculation != nullptr) options_.speculation->observe_pass(rows, now_() - started);
+    if (options_.speculation != nullptr) options_.speculation->observe_pass(now_() - started);
     metrics_->pass(rows, now_() - started);
     // Shares the full pages these sessions have run, in turn order: the index evicts in order of
     // addition.

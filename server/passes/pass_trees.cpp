@@ -46,7 +46,7 @@ RunOffer PassTrees::offer(const RunTurn& turn, Instant now) const {
 
 std::optional<SpeculationBudget::Tree> PassTrees::gap_tree(const RunTurn& turn) const {
   if (parts_.speculation == nullptr) return std::nullopt;
-  return parts_.speculation->expected_tree(drafted_sessions(turn));
+  return parts_.speculation->expected_tree(drafted_sessions(turn), parts_.costs);
 }
 
 void PassTrees::choose(RunTurn& turn, std::uint32_t count) {

@@ -44,7 +44,7 @@ Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<Session
   ProposalLimits limits{.tree = options_.tree};
   TreeShape& shape = limits.tree;
   if (!step.weighed_by_caller) {
-    shape.nodes = std::min(shape.nodes, budget_.next_rows(step.sessions) - 1);
+    shape.nodes = std::min(shape.nodes, budget_.next_rows(step.sessions, step.costs) - 1);
   }
   shape.limit(std::min(shape.nodes, step.tokens_left - 1));
   const std::uint32_t probe_rows = probe_budget_.next_rows(

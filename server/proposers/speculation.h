@@ -82,7 +82,7 @@ class Speculation {
   Drafted draft(const TargetSession& session, std::unique_ptr<SessionProposer>& proposer,
                 const Step& step);
 
-  void observe_pass(std::uint32_t rows, Duration time) { budget_.observe_pass(rows, time); }
+  void observe_pass(Duration time) { budget_.observe_pass(time); }
   // Gain of a tree of `rows` rows, root included; 1 row: no tree.
   void observe_draft(std::uint32_t rows, std::uint32_t tokens) {
     if (rows > 1) budget_.observe_draft(rows, tokens);
@@ -91,8 +91,9 @@ class Speculation {
   void observe_outcome(const ProbeBudget::Outcome& outcome) { probe_budget_.observe(outcome); }
   bool joins_hints() const { return source_.joins_hints; }
   // Expected tree per session at this number of drafted sessions; empty until enough were seen.
-  std::optional<SpeculationBudget::Tree> expected_tree(std::uint32_t sessions) const {
-    return budget_.expected_tree(sessions);
+  std::optional<SpeculationBudget::Tree> expected_tree(std::uint32_t sessions,
+                                                       const CostCurve& costs) const {
+    return budget_.expected_tree(sessions, costs);
   }
 
   // Takes a share of the KV memory so that drafters fit for all sessions of `target_bytes`, and

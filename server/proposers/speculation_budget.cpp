@@ -12,11 +12,6 @@ constexpr std::uint32_t kFirstTrees = 8;
 
 }  // namespace
 
-void SpeculationBudget::observe_pass(std::uint32_t rows, Duration time) {
-  passes_.add(rows, time);
-  spent_ += seconds(time);
-}
-
 void SpeculationBudget::observe_drafting(std::uint32_t rows, Duration time) {
   drafting_[size_of(rows)].add(seconds(time));
   spent_ += seconds(time);
@@ -30,16 +25,16 @@ void SpeculationBudget::observe_draft(std::uint32_t rows, std::uint32_t tokens) 
 }
 
 std::optional<SpeculationBudget::Tree> SpeculationBudget::expected_tree(
-    std::uint32_t sessions) const {
-  if (trees_ < kFirstTrees || !passes_.known()) return std::nullopt;
-  return best_tree(sessions);
+    std::uint32_t sessions, const CostCurve& costs) const {
+  if (trees_ < kFirstTrees || !costs.known()) return std::nullopt;
+  return best_tree(sessions, costs);
 }
 
-SpeculationBudget::Tree SpeculationBudget::best_tree(std::uint32_t sessions) const {
-  const LinearCost pass = passes_.cost();
+SpeculationBudget::Tree SpeculationBudget::best_tree(std::uint32_t sessions,
+                                                     const CostCurve& costs) const {
   const double n = std::max(sessions, 1u);
   Tree best;
-  double best_rate = n / pass.seconds(n);
+  double best_rate = n / costs.seconds(n);
   const std::size_t largest = size_of(rows_max_);
   for (std::size_t size = 1; size <= largest; ++size) {
     // An untried size is estimated by the next larger one. Drafting takes the same time and gives
@@ -49,7 +44,7 @@ SpeculationBudget::Tree SpeculationBudget::best_tree(std::uint32_t sessions) con
     const double tokens =
         known == size ? tokens_[size].value() : 1.0 + 0.6 * (tokens_[known].value() - 1.0);
     const double rows = std::min<double>(rows_max_, 1u << size);
-    const double rate = n * tokens / (pass.seconds(n * rows) + n * drafting_[known].value());
+    const double rate = n * tokens / (costs.seconds(n * rows) + n * drafting_[known].value());
     if (rate > best_rate) {
       best_rate = rate;
       best = {.rows = static_cast<std::uint32_t>(rows),
@@ -60,11 +55,11 @@ SpeculationBudget::Tree SpeculationBudget::best_tree(std::uint32_t sessions) con
   return best;
 }
 
-std::uint32_t SpeculationBudget::next_rows(std::uint32_t sessions) {
+std::uint32_t SpeculationBudget::next_rows(std::uint32_t sessions, const CostCurve& costs) {
   ++step_;
   trying_ = false;
   if (trees_ < kFirstTrees) return rows_max_;
-  const std::uint32_t best = passes_.known() ? best_tree(sessions).rows : rows_max_;
+  const std::uint32_t best = costs.known() ? best_tree(sessions, costs).rows : rows_max_;
   if (step_ % kTryEvery != 0) return best;
   // Alternates between smaller and larger sizes.
   if (best == 1) {

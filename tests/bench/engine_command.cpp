@@ -76,6 +76,7 @@ registers (AMX) has two peaks for quantised and for bf16 weights: `share` refers
 instructions, `of tiles` to tiles, which are the machine's limit (a third of the bf16 peak,
 since activations have three times its digits). With a long --context the keys and values that
 attention reads (--kv-type) count as well: as bytes once per pass, as operations once per row.
+Of a mixture of experts a pass reads those that its rows choose, as if at random.
 
 Widths alternate, so a disturbance affects all of them. Every width's result is compared with
 that of width 1, bit for bit, if the device guarantees it (the CPU; a GPU with --deterministic).
@@ -366,9 +367,9 @@ Result<int> run_engine(const EngineOptions& o) {
 
   if (!o.json && !on_cpu) std::printf("%s\n", device->reason.c_str());
   if (!o.json) {
-    std::printf("%s: %.1f MB per pass, %.2f GOP per row; ready after %.0f ms\n",
+    std::printf("%s: %.1f MB per pass of one row, %.2f GOP per row; ready after %.0f ms\n",
                 o.model.empty() ? (o.shape + " in " + o.type).c_str() : o.model.c_str(),
-                cost.bytes * 1e-6, cost.operations_a_row * 1e-9, load_seconds * 1e3);
+                cost.weight_bytes(1) * 1e-6, cost.operations_a_row * 1e-9, load_seconds * 1e3);
     std::printf(
         "%u tokens of context%s: %.1f MB of keys and values in %s\n\n", o.context,
         o.sessions > 1 ? (" in each of " + std::to_string(o.sessions) + " sessions").c_str() : "",
@@ -400,7 +401,7 @@ Result<int> run_engine(const EngineOptions& o) {
                  {"limit_tile_operations_per_second", limits.tile_operations_per_second},
                  {"limit_bf16_tile_operations_per_second", limits.bf16_tile_operations_per_second},
                  {"limit_float_operations_per_second", limits.float_operations_per_second},
-                 {"weight_bytes", cost.bytes},
+                 {"weight_bytes", cost.weight_bytes(1)},
                  {"operations_a_row", cost.operations_a_row},
                  {"load_seconds", load_seconds},
                  {"cache_bytes", cost.cache_bytes},
@@ -438,7 +439,7 @@ Result<int> run_engine(const EngineOptions& o) {
     nlohmann::json pass{{"width", width}, {"seconds_best", best}, {"seconds_median", median}};
     if (!o.json) {
       std::printf("%5u %10.3f %10.3f %10.1f %9.1f %9.1f", width, best * 1e3, median * 1e3,
-                  rows / median, (cost.bytes + cost.cache_bytes) / best * 1e-9,
+                  rows / median, (cost.weight_bytes(rows) + cost.cache_bytes) / best * 1e-9,
                   cost.operations_a_row * rows / best * 1e-9);
     }
     for (const ShareKind& kind : kinds) {

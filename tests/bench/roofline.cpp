@@ -1,18 +1,19 @@
 #include "tests/bench/roofline.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace edgedraft::bench {
 namespace {
 
-void add(PassCost& cost, const TensorView& matrix) {
-  const double operations = 2.0 * matrix.rows * matrix.cols;
+// `share`: of the matrix that a row multiplies.
+void add(PassCost& cost, const TensorView& matrix, double share) {
+  const double operations = 2.0 * share * matrix.rows * matrix.cols;
   const bool is_block = traits(matrix.type).block_count > 1;
-  cost.bytes += static_cast<double>(matrix.bytes.size());
+  (share < 1.0 ? cost.expert_bytes : cost.bytes) += static_cast<double>(matrix.bytes.size());
   cost.operations_a_row += operations;
   if (is_block && matrix.type != DType::q8_0) cost.short_operations_a_row += operations;
   cost.is_quantised |= is_block;
-  cost.is_bf16 &= matrix.type == DType::bf16;
 }
 
 }  // namespace
@@ -20,13 +21,26 @@ void add(PassCost& cost, const TensorView& matrix) {
 PassCost cost_of(const DecoderConfig& config, const DecoderTensors& tensors, std::uint32_t context,
                  DType kv_type) {
   PassCost cost;
-  add(cost, tensors.output.value_or(tensors.token_embd));
-  for (const LayerTensors& layer : tensors.layers) {
-    for (const TensorView* matrix :
-         {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output, &layer.ffn_gate,
-          &layer.ffn_up, &layer.ffn_down}) {
-      add(cost, *matrix);
-    }
+  const auto add_whole = [&](const TensorView& matrix) {
+    add(cost, matrix, 1.0);
+    cost.is_bf16 &= matrix.type == DType::bf16;
+  };
+  add_whole(tensors.output.value_or(tensors.token_embd));
+  for (std::uint32_t i = 0; i < config.layer_count; ++i) {
+    const ExpertShape experts = config.plan(i).experts;
+    const LayerTensors& layer = tensors.layers[i];
+    for_each_part(layer, layer, [&](const TensorView& part, const TensorView&, PartKind kind) {
+      if (kind != PartKind::matrix || !part.present()) return;
+      if (part.experts > 1) {
+        cost.expert_share = static_cast<double>(experts.used) / experts.count;
+        add(cost, part, cost.expert_share);
+        cost.is_bf16 &= part.type == DType::bf16;
+      } else if (&part == &layer.router) {
+        add(cost, part, 1.0);
+      } else {
+        add_whole(part);
+      }
+    });
   }
   for (std::uint32_t i = 0; i < config.layer_count; ++i) {
     const LayerPlan plan = config.plan(i);
@@ -39,8 +53,13 @@ PassCost cost_of(const DecoderConfig& config, const DecoderTensors& tensors, std
   return cost;
 }
 
+double PassCost::weight_bytes(std::uint32_t rows) const {
+  return bytes + expert_bytes * (1.0 - std::pow(1.0 - expert_share, rows));
+}
+
 PassLimits limits_of(const PassCost& cost, std::uint32_t width, const MachineLimits& machine) {
-  const double reading = (cost.bytes + cost.cache_bytes) / machine.read_bytes_per_second;
+  const double reading =
+      (cost.weight_bytes(width) + cost.cache_bytes) / machine.read_bytes_per_second;
   const double operations = cost.operations_a_row * width;
   const double attention =
       cost.attention_operations_a_row * width / machine.float_operations_per_second;

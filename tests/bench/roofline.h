@@ -10,13 +10,18 @@ namespace edgedraft::bench {
 
 // Bytes and operations of a pass, in its matrices and in attention.
 struct PassCost {
-  double bytes = 0;
+  double bytes = 0;         // read by every pass
+  double expert_bytes = 0;  // of all experts
+  double expert_share = 0;  // a row's experts of all
   double operations_a_row = 0;
   double short_operations_a_row = 0;      // those with weights of six bits or fewer
   double cache_bytes = 0;                 // keys and values of the context
   double attention_operations_a_row = 0;  // float32
   bool is_quantised = false;
-  bool is_bf16 = true;  // true if all weights are bf16
+  bool is_bf16 = true;  // true if all weights but a router's are bf16
+
+  // Weights that a pass of `rows` rows reads if each row's experts are drawn independently.
+  double weight_bytes(std::uint32_t rows) const;
 };
 // After `context` tokens with keys and values of `kv_type`.
 PassCost cost_of(const DecoderConfig& config, const DecoderTensors& tensors, std::uint32_t context,
