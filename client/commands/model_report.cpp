@@ -92,7 +92,7 @@ std::vector<std::string> memory_lines(const ModelUse& use, const ModelFacts& fac
   return {fmt::format("on the CPU, {} for {} {}{}, beside the mapped file of {}",
                       mebibytes(memory.total(use.sessions)), use.sessions, each,
                       use.sessions == 1 ? "" : "s", mebibytes(facts.file_bytes)),
-          fmt::format("weights reordered at load {}, working memory {}", mebibytes(memory.weights),
+          fmt::format("reordered weights {}, working memory {}", mebibytes(memory.weights),
                       mebibytes(memory.working)),
           session};
 }

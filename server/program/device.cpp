@@ -15,7 +15,8 @@ namespace edgedraft::server {
 namespace {
 
 OpenedDevice on_cpu(const DeviceOptions& options, std::string reason) {
-  return {.backend = make_cpu_backend({.threads = options.threads}),
+  return {.backend = make_cpu_backend(
+              {.threads = options.threads, .expert_bytes = usable_memory_bytes() / 2}),
           .reason = std::move(reason),
           .memory_bytes = usable_memory_bytes(),
           .scratch_bytes = 0,

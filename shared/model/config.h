@@ -94,6 +94,7 @@ struct ExpertShape {
   std::uint32_t used = 0;
   std::uint32_t ffn_dim = 0;
   std::uint32_t shared_ffn_dim = 0;  // of the expert that every row uses; 0: none
+  bool beside_dense = false;         // their result is added to that of dense matrices
 
   bool operator==(const ExpertShape&) const = default;
 };
@@ -122,6 +123,18 @@ struct LayerPlan {
   bool operator==(const LayerPlan&) const = default;
 };
 
+// Factor of queries at position p, 1 + scale ln(1 + floor(p / length)), so that attention stays
+// sharp in long contexts.
+// Source    Llama 4
+struct QueryGrowth {
+  float scale = 0.0f;  // 0: none
+  std::uint32_t length = 1;
+
+  float at(std::uint32_t position) const {
+    return 1.0f + scale * std::log1p(static_cast<float>(position / length));
+  }
+};
+
 // A decoder as a plan that its family (families/family.h) makes of a file's keys.
 struct DecoderConfig {
   std::string architecture;
@@ -134,6 +147,7 @@ struct DecoderConfig {
   std::vector<LayerPlan> layers;        // empty: all as LayerPlan{layer}
   RopeConfig rope;
   RopeConfig window_rope;
+  QueryGrowth query_growth;
   float embedding_scale = 1.0f;
   float logit_cap = 0.0f;  // SoftCapOp; 0: none
   // In a drafter with a reduced vocabulary: the tokens of the head's rows, ascending. Empty: row i

@@ -73,8 +73,13 @@ Result<void> refuse_unknown_tensors(const GgufFile& file, const Family& family,
     if (layer && layer->first < config.layer_count) {
       // Frequencies in old files, implied by the configuration.
       if (layer->second == "attn_rot_embd") continue;
-      const auto& known = lists[layer->first].tensors();
-      if (std::ranges::find(known, layer->second, &LayerTensor::name) != known.end()) continue;
+      const std::string prefix = "blk." + std::to_string(layer->first) + ".";
+      const auto is_read = [&](const LayerTensor& known) {
+        if (known.name == layer->second) return true;
+        return known.joined == layer->second &&
+               file.find_tensor(prefix + std::string(known.name)) == nullptr;
+      };
+      if (std::ranges::any_of(lists[layer->first].tensors(), is_read)) continue;
     }
     if (layer && layer->first >= config.layer_count) {
       if (layer->first < config.layer_count + config.other_layer_count) continue;

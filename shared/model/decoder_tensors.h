@@ -64,6 +64,7 @@ struct LayerParts {
   T ffn_down;           // [dim, ffn_dim]
   T post_ffn_norm;      // [1, dim], of what the feed-forward adds
   T router;             // [experts, dim]
+  T router_norm;        // [1, dim], of the router's input, where experts are beside dense matrices
   T router_bias;        // [1, experts]
   T experts_gate;       // experts x [expert ffn_dim, dim]
   T experts_up;         // experts x [expert ffn_dim, dim]
@@ -71,6 +72,11 @@ struct LayerParts {
   T experts_gate_bias;  // [experts, expert ffn_dim]
   T experts_up_bias;    // [experts, expert ffn_dim]
   T experts_down_bias;  // [experts, dim]
+  T experts_scale;      // experts x [1, 1]; multiplies what each expert gives
+  // Norms of layers whose experts are beside dense matrices: before the experts, after each.
+  T experts_norm;       // [1, dim]
+  T post_experts_norm;  // [1, dim]
+  T post_dense_norm;    // [1, dim]
   T shared_gate;        // [shared ffn_dim, dim], of the expert that every row uses
   T shared_up;          // [shared ffn_dim, dim]
   T shared_down;        // [dim, shared ffn_dim]
@@ -104,7 +110,11 @@ void for_each_part(From& from, To& to, const Visit& visit) {
   visit(from.ffn_norm, to.ffn_norm, PartKind::vector);
   visit(from.post_ffn_norm, to.post_ffn_norm, PartKind::vector);
   visit(from.post_embd_norm, to.post_embd_norm, PartKind::vector);
+  visit(from.router_norm, to.router_norm, PartKind::vector);
   visit(from.router_bias, to.router_bias, PartKind::vector);
+  visit(from.experts_norm, to.experts_norm, PartKind::vector);
+  visit(from.post_experts_norm, to.post_experts_norm, PartKind::vector);
+  visit(from.post_dense_norm, to.post_dense_norm, PartKind::vector);
   visit(from.experts_gate_bias, to.experts_gate_bias, PartKind::vector);
   visit(from.experts_up_bias, to.experts_up_bias, PartKind::vector);
   visit(from.experts_down_bias, to.experts_down_bias, PartKind::vector);
@@ -127,6 +137,7 @@ void for_each_part(From& from, To& to, const Visit& visit) {
   visit(from.experts_gate, to.experts_gate, PartKind::matrix);
   visit(from.experts_up, to.experts_up, PartKind::matrix);
   visit(from.experts_down, to.experts_down, PartKind::matrix);
+  visit(from.experts_scale, to.experts_scale, PartKind::matrix);
   visit(from.shared_gate, to.shared_gate, PartKind::matrix);
   visit(from.shared_up, to.shared_up, PartKind::matrix);
   visit(from.shared_down, to.shared_down, PartKind::matrix);

@@ -113,8 +113,16 @@ void TensorReader::part(const LayerTensor& tensor, TensorView& out) {
     vectors(name, tensor.rows, tensor.cols, out);
     return;
   }
-  const bool is_optional = tensor.kind == LayerTensor::Kind::optional_matrix;
-  if (is_optional && file_.find_tensor(prefix_ + name) == nullptr) return;
+  if (tensor.kind == LayerTensor::Kind::optional_numbers) {
+    optional_vector(name, tensor.cols, out);
+    if (out.present()) out = {out.type, out.cols, 1, out.bytes, 0, out.cols};
+    return;
+  }
+  if (!has(name) && !tensor.joined.empty() && has(tensor.joined)) {
+    joined_experts(tensor, out);
+    return;
+  }
+  if (tensor.kind == LayerTensor::Kind::optional_matrix && !has(name)) return;
   TensorView all;
   matrix(name, tensor.all_rows(), tensor.cols, all, tensor.experts == 1 ? 2 : 3);
   if (error_) return;
@@ -130,8 +138,25 @@ void TensorReader::part(const LayerTensor& tensor, TensorView& out) {
          .experts = tensor.experts};
 }
 
+void TensorReader::joined_experts(const LayerTensor& tensor, TensorView& out) {
+  TensorView all;
+  matrix(std::string(tensor.joined), 2 * tensor.rows, tensor.cols, all, 3);
+  if (error_) return;
+  const std::uint64_t row = all.bytes.size() / all.rows;
+  out = {.type = all.type,
+         .rows = tensor.rows,
+         .cols = tensor.cols,
+         .bytes = all.bytes.subspan(tensor.joined_row * row),
+         .group = tensor.rows / tensor.experts,
+         .experts = tensor.experts};
+}
+
 void TensorReader::optional_vector(const std::string& name, std::uint32_t cols, TensorView& out) {
-  if (file_.find_tensor(prefix_ + name) != nullptr) vector(name, cols, out);
+  if (has(name)) vector(name, cols, out);
+}
+
+bool TensorReader::has(std::string_view name) const {
+  return file_.find_tensor(prefix_ + std::string(name)) != nullptr;
 }
 
 void TensorReader::refuse(const std::string& name) {

@@ -58,12 +58,15 @@ class TensorReader {
   // A part of a layer, by its name there.
   void part(const LayerTensor& tensor, TensorView& out);
   void optional_vector(const std::string& name, std::uint32_t cols, TensorView& out);
+  bool has(std::string_view name) const;
   // Refuses a tensor that would change the result but is not computed with.
   void refuse(const std::string& name);
 
   const std::optional<Error>& error() const { return error_; }
 
  private:
+  void joined_experts(const LayerTensor& tensor, TensorView& out);
+
   const GgufFile& file_;
   std::string prefix_;
   std::optional<Error> error_;

@@ -132,6 +132,14 @@ struct MatrixBytes {
   std::uint32_t cols = 0;
   ByteView bytes;
   std::uint32_t experts = 1;  // as in Weight
+  // Each expert's rows are followed by as many of another weight's, except that bytes may end after
+  // the last. Only for backends that take it.
+  bool is_spaced = false;
+
+  // Distance of experts, in rows. Requires  rows is a multiple of experts
+  std::uint64_t expert_step() const {
+    return std::uint64_t{is_spaced ? 2u : 1u} * (rows / experts);
+  }
 };
 
 // Ancestors of one row among the rows of the same call: bit j set = row j is visible. A row always
@@ -485,6 +493,11 @@ class Backend {
   // Type of drafters' keys and values.
   virtual DType drafter_cache_type() const { return DType::f32; }
 
+  // True if upload_matrix takes experts that are spaced.
+  virtual bool takes_spaced_experts() const { return false; }
+  // True if weights may be read where they were uploaded from.
+  virtual bool aliases_weights() const { return false; }
+
   // False if memory is only planned, so initial values need not be computed.
   virtual bool keeps_numbers() const { return true; }
 
@@ -497,9 +510,10 @@ class Backend {
   virtual std::unique_ptr<Buffer> upload_table(const MatrixBytes& table) {
     return upload(table.bytes);
   }
-  // A weight [rows, cols] for matmul only: a backend may reorder it, or alias it as above. A Weight
-  // in it has its shape and no offset.
-  // Requires  bytes.size() == rows * row_bytes(type, cols); rows is a multiple of experts
+  // A weight [rows, cols] for matmul only: a backend may reorder it, or alias it as above; a stack
+  // of experts may be read at any later call. A Weight in it has its shape and no offset.
+  // Requires  bytes.size() == rows * row_bytes(type, cols), unless spaced; rows is a multiple of
+  //           experts
   virtual std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) = 0;
 
   virtual void write(const Matrix& to, std::span<const float> from) = 0;
@@ -556,6 +570,9 @@ struct CpuBackendOptions {
   std::uint32_t threads;                         // 0: one per fast core
   std::shared_ptr<MemoryMeter> meter = nullptr;  // null: its own meter, without a limit
   DType drafter_cache_type = DType::f32;
+  // Bound on experts kept in the order of kernels (expert_stacks.h). 0: half of the machine's
+  // memory
+  std::uint64_t expert_bytes = 0;
 };
 // CPU backend with kernels/cpu for the instruction set found at run time.
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options);

@@ -11,6 +11,7 @@
 #include "shared/base/check.h"
 #include "shared/runtime/cpu_experts.h"
 #include "shared/runtime/cpu_memory.h"
+#include "shared/runtime/expert_stacks.h"
 #include "shared/runtime/host_backend.h"
 #include "shared/runtime/op_checks.h"
 #include "shared/runtime/thread_pool.h"
@@ -50,12 +51,15 @@ class CpuBackend final : public HostBackend {
         kernels_(kernels),
         pool_(options.threads),
         scratch_(pool_.thread_count()),
-        drafter_cache_type_(options.drafter_cache_type) {
+        drafter_cache_type_(options.drafter_cache_type),
+        stacks_(std::make_shared<ExpertStacks>(meter(),
+                                               expert_bytes_max(options.expert_bytes, *meter()))) {
     reserve_scratch(kProductScratchFloats);
   }
 
   std::string_view name() const override { return "cpu"; }
   DType drafter_cache_type() const override { return drafter_cache_type_; }
+  bool takes_spaced_experts() const override { return true; }
 
   void embed(const EmbedOp& op) override {
     check_op(op);
@@ -88,18 +92,23 @@ class CpuBackend final : public HostBackend {
     EDGEDRAFT_CHECK(experts > 0 && matrix.rows % experts == 0);
     const auto row = row_bytes(matrix.type, matrix.cols);
     EDGEDRAFT_CHECK(row.has_value());
-    EDGEDRAFT_CHECK(matrix.bytes.size() / *row == matrix.rows && matrix.bytes.size() % *row == 0);
-    auto buffer = HostBuffer::for_packed(
-        packed_stack_bytes(matrix.type, matrix.rows, matrix.cols, experts), meter());
-    const cpu::PackArgs first{.type = matrix.type,
-                              .weight = matrix.bytes.data(),
-                              .outputs = matrix.rows / experts,
-                              .inputs = matrix.cols,
-                              .signed_bytes = kernels_.signed_bytes,
-                              .panels = buffer->mutable_data()};
+    const std::uint64_t step = matrix.expert_step();
+    const std::uint64_t rows = (experts - 1) * step + matrix.rows / experts;
+    EDGEDRAFT_CHECK(matrix.bytes.size() / *row >= rows && matrix.bytes.size() % *row == 0);
+    EDGEDRAFT_CHECK(matrix.is_spaced || matrix.bytes.size() / *row == rows);
+    cpu::PackArgs args{.type = matrix.type,
+                       .weight = matrix.bytes.data(),
+                       .outputs = matrix.rows / experts,
+                       .inputs = matrix.cols,
+                       .signed_bytes = kernels_.signed_bytes,
+                       .panels = nullptr};
+    if (experts > 1) return stacks_->add(args, experts, step * *row);
+    auto buffer =
+        HostBuffer::for_packed(cpu::packed_bytes(matrix.type, matrix.rows, matrix.cols), meter());
+    args.panels = buffer->mutable_data();
     pool_.run(
-        experts * cpu::panel_count(first.outputs), 1,
-        [&](std::size_t begin, std::size_t end, std::size_t) { pack_stack(first, begin, end); });
+        cpu::panel_count(args.outputs), 1,
+        [&](std::size_t begin, std::size_t end, std::size_t) { pack_matrix(args, begin, end); });
     return buffer;
   }
 
@@ -325,6 +334,7 @@ class CpuBackend final : public HostBackend {
   void expert_matmul(const ExpertMatmulOp& op) override {
     check_op(op);
     groups_.group(op.experts, data(op.experts), op.weight.experts);
+    pack_chosen(op.weight);
     const MatmulOp product{.x = op.x, .weight = op.weight, .bias = op.bias, .y = op.y};
     if (is_float(op.weight.type)) {
       multiply_groups(kernels_.matmul, float_args(product), float_groups(op));
@@ -444,9 +454,15 @@ class CpuBackend final : public HostBackend {
   };
 
   static const std::byte* panels_of(const Weight& w) {
+    EDGEDRAFT_CHECK(w.offset_bytes == 0);
+    const std::size_t bytes_count = packed_stack_bytes(w.type, w.rows, w.cols, w.experts);
+    if (w.experts > 1) {
+      const auto& stack = static_cast<const ExpertStack&>(*w.buffer);
+      EDGEDRAFT_CHECK(stack.bytes_count() == bytes_count);
+      return stack.panels();
+    }
     const auto& buffer = static_cast<const HostBuffer&>(*w.buffer);
-    EDGEDRAFT_CHECK(buffer.is_packed() && w.offset_bytes == 0);
-    EDGEDRAFT_CHECK(buffer.bytes().size() == packed_stack_bytes(w.type, w.rows, w.cols, w.experts));
+    EDGEDRAFT_CHECK(buffer.is_packed() && buffer.bytes().size() == bytes_count);
     return buffer.bytes().data();
   }
 
@@ -573,6 +589,17 @@ class CpuBackend final : public HostBackend {
     return y;
   }
 
+  // Packs those experts of groups_ that are not.
+  void pack_chosen(const Weight& w) {
+    const auto& stack = static_cast<const ExpertStack&>(*w.buffer);
+    const std::span missing = stacks_->use(stack, groups_.blocks());
+    if (missing.empty()) return;
+    pool_.run(missing.size() * cpu::panel_count(w.rows / w.experts), 1,
+              [&](std::size_t begin, std::size_t end, std::size_t) {
+                ExpertStacks::pack(stack, missing, begin, end);
+              });
+  }
+
   // Copies the rows of blocks with several pairs to gathered_, and calls finish(block, rows) on
   // each.
   template <class Finish>
@@ -682,6 +709,7 @@ class CpuBackend final : public HostBackend {
   std::vector<std::unique_ptr<HostBuffer>> scratch_;  // one per thread
   std::size_t scratch_floats_ = 0;
   DType drafter_cache_type_;
+  std::shared_ptr<ExpertStacks> stacks_;
   // Activations, sized for the largest call.
   std::unique_ptr<HostBuffer> quantized_;    // as int8
   std::unique_ptr<HostBuffer> interleaved_;  // with rows interleaved

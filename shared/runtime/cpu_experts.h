@@ -27,24 +27,10 @@ inline void pack_codes(const cpu::PackArgs& args, std::size_t panel) {
   cpu::pack_panels(one, 0, 1);
 }
 
-// Packs panels begin..end-1 of a stack, counted over its experts. `first`: the first expert's.
-inline void pack_stack(const cpu::PackArgs& first, std::size_t begin, std::size_t end) {
-  const std::size_t panels = cpu::panel_count(first.outputs);
-  const auto file_bytes = static_cast<std::size_t>(*row_bytes(first.type, first.inputs));
-  while (begin < end) {
-    const std::size_t expert = begin / panels;
-    const std::size_t done = expert * panels;
-    const std::size_t last = std::min(end, done + panels);
-    cpu::PackArgs args = first;
-    args.weight += expert * first.outputs * file_bytes;
-    args.panels += expert * cpu::packed_bytes(first.type, first.outputs, first.inputs);
-    if (is_coded(args.type)) {
-      for (std::size_t panel = begin - done; panel < last - done; ++panel) pack_codes(args, panel);
-    } else {
-      cpu::pack_panels(args, begin - done, last - done);
-    }
-    begin = last;
-  }
+// Packs panels begin..end-1 of a matrix.
+inline void pack_matrix(const cpu::PackArgs& args, std::size_t begin, std::size_t end) {
+  if (!is_coded(args.type)) return cpu::pack_panels(args, begin, end);
+  for (std::size_t panel = begin; panel < end; ++panel) pack_codes(args, panel);
 }
 
 // Activations of an expert matmul. A pair alone with its expert reads its row of x in place.

@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "shared/base/fast_cores.h"
 #include "shared/runtime/cpu_memory.h"
+#include "shared/runtime/expert_stacks.h"
 #include "shared/runtime/host_backend.h"
 #include "shared/runtime/planning_backend.h"
 
@@ -12,18 +15,25 @@ class CpuPlan final : public PlanningBackend {
       : PlanningBackend(options.meter),
         kernels_(cpu::best_kernels()),
         threads_(options.threads > 0 ? options.threads : fast_cores()),
-        drafter_cache_type_(options.drafter_cache_type) {
+        drafter_cache_type_(options.drafter_cache_type),
+        stacks_left_(expert_bytes_max(options.expert_bytes, *meter())) {
     for (Grown& scratch : threads_) scratch.reserve(*this, kProductScratchFloats * sizeof(float));
   }
 
   DType drafter_cache_type() const override { return drafter_cache_type_; }
+  bool takes_spaced_experts() const override { return true; }
 
  private:
   std::uint64_t taken_by(std::uint64_t bytes) const override { return HostBuffer::taken_by(bytes); }
   std::uint64_t taken_by(ByteView bytes) const override { return HostBuffer::taken_by(bytes); }
   std::uint64_t taken_by(const MatrixBytes& m) const override {
     if (m.experts == 1 && takes_tiles(kernels_, m.type, m.cols)) return taken_by(m.bytes);
-    return HostBuffer::taken_by_packed(packed_stack_bytes(m.type, m.rows, m.cols, m.experts));
+    const std::uint64_t bytes =
+        HostBuffer::taken_by_packed(packed_stack_bytes(m.type, m.rows, m.cols, m.experts));
+    if (m.experts == 1) return bytes;
+    const std::uint64_t taken = std::min(bytes, stacks_left_);
+    stacks_left_ -= taken;
+    return taken;
   }
   void plan(const MatmulOp& op) override {
     const std::uint32_t rows = rows_max(op.x);
@@ -68,6 +78,7 @@ class CpuPlan final : public PlanningBackend {
 
   const cpu::Kernels& kernels_;
   std::vector<Grown> threads_;
+  mutable std::uint64_t stacks_left_;  // of the bound on packed experts
   Grown quantized_;
   Grown interleaved_;
   Grown split_;

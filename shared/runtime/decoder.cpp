@@ -24,6 +24,21 @@ std::uint32_t window_of(const DecoderConfig& config) {
   return *std::ranges::max_element(windows);
 }
 
+// For all positions; empty if none grows.
+std::vector<float> factors_of(const QueryGrowth& growth, std::uint32_t positions) {
+  std::vector<float> factors;
+  if (growth.scale == 0.0f || positions <= growth.length) return factors;
+  for (std::uint32_t p = 0; p < positions; ++p) factors.push_back(growth.at(p));
+  return factors;
+}
+
+TensorView column_of(const std::vector<float>& numbers) {
+  return {.type = DType::f32,
+          .rows = static_cast<std::uint32_t>(numbers.size()),
+          .cols = 1,
+          .bytes = std::as_bytes(std::span(numbers))};
+}
+
 float number_of(const TensorView& stored, float fallback) {
   float number = fallback;
   if (stored.present()) dequantize_row(stored.type, stored.bytes, std::span(&number, 1));
@@ -46,6 +61,8 @@ Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTen
       layer_table_(store_.add(tensors.layer_embd)),
       layer_projection_(store_.add_matrix(tensors.layer_embd_projection)),
       layer_norm_(store_.add_vector(tensors.layer_embd_norm)),
+      growth_(factors_of(config.query_growth, positions_max)),
+      query_factors_(store_.add(column_of(growth_))),
       scratch_(backend, config_, kMaskRowsMax),
       x_(backend, kMaskRowsMax, config.layer.dim),
       causal_masks_(edgedraft::causal_masks(kMaskRowsMax)) {
@@ -91,6 +108,7 @@ Layer Decoder::make_layer(const LayerPlan& plan, const LayerTensors& tensors) {
           .weights = store_.add_layer(tensors),
           .rope_style = style,
           .cos_sin = cos_sin,
+          .query_factors = query_factors_,
           .output_scale = number_of(tensors.output_scale, 1.0f)};
 }
 

@@ -115,6 +115,8 @@ class Decoder {
   Weight layer_table_;
   Weight layer_projection_;
   Weight layer_norm_;
+  std::vector<float> growth_;  // of queries, per position
+  Weight query_factors_;
   std::vector<Layer> layers_;
   std::vector<std::uint32_t> caches_;  // of each layer, the index of its keys and values in a cache
   LayerScratch scratch_;

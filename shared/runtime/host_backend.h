@@ -50,6 +50,7 @@ class HostBuffer final : public Buffer {
 class HostBackend : public Backend {
  public:
   explicit HostBackend(std::shared_ptr<MemoryMeter> meter = nullptr) : Backend(std::move(meter)) {}
+  bool aliases_weights() const override { return true; }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
   std::unique_ptr<Buffer> upload(ByteView bytes) override;
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "shared/base/check.h"
 
@@ -68,6 +69,7 @@ struct LayerScratch::Cols {
   std::uint32_t ffn = 1;
   std::uint32_t experts = 1;
   std::uint32_t used = 1;
+  std::uint32_t zeros = 1;
 
   void add(const LayerPlan& plan) {
     const HeadShape& heads = plan.shape.heads;
@@ -92,6 +94,11 @@ struct LayerScratch::Cols {
     ffn = std::max({ffn, e.used * e.ffn_dim, e.shared_ffn_dim, plan.embedding_dim});
     experts = std::max(experts, e.count);
     used = std::max(used, e.used);
+    if (!e.beside_dense) return;
+    zeros = std::max(zeros, plan.shape.dim);
+    q = std::max(q, plan.shape.dim);
+    attended = std::max(attended, plan.shape.dim);
+    kv = std::max(kv, e.used);
   }
   static Cols of(const LayerPlan& plan) {
     Cols cols;
@@ -126,7 +133,8 @@ LayerScratch::LayerScratch(Backend& backend, const Cols& cols, std::uint32_t row
       routed(backend, rows_max, cols.experts),
       experts(backend, rows_max, cols.used),
       shares(backend, rows_max, cols.used),
-      mixed(backend, cols.experts == 1 ? 1 : rows_max, cols.used * cols.dim) {}
+      mixed(backend, cols.experts == 1 ? 1 : rows_max, cols.used * cols.dim),
+      zeros(backend, cols.zeros == 1 ? 1 : rows_max, cols.zeros) {}
 
 std::vector<AncestorMask> causal_masks(std::uint32_t count) {
   EDGEDRAFT_CHECK(count <= kMaskRowsMax);
@@ -199,6 +207,11 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
     first += batch.count();
   }
   EDGEDRAFT_CHECK(first == x.rows);
+  if (layer.query_factors) {
+    const Matrix factors = scratch.shares.rows(x.rows, 1);
+    backend.embed({.table = layer.query_factors, .tokens = scratch.positions, .y = factors});
+    backend.gate({.gate = factors, .up = q, .y = q, .activation = Activation::identity});
+  }
   if (plan.kv_back != 0) {
     backend.rope({.x = q,
                   .positions = scratch.positions,
@@ -347,21 +360,35 @@ void add_dense(Backend& backend, const Layer& layer, LayerScratch& scratch, cons
                       down);
 }
 
-void add_experts(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x) {
+// Chooses experts by the router's products of `input`. Returns the choice and its weights.
+std::pair<Matrix, Matrix> choose_experts(Backend& backend, const Layer& layer,
+                                         LayerScratch& scratch, const Matrix& input) {
   const LayerWeights& w = layer.weights;
   const ExpertShape& shape = layer.plan.experts;
-  const std::uint32_t pairs = x.rows * shape.used;
-  const Matrix normed = scratch.normed.rows(x.rows, x.cols);
-  const Matrix logits = scratch.routed.rows(x.rows, shape.count);
-  const Matrix experts = scratch.experts.rows(x.rows, shape.used);
-  const Matrix shares = scratch.shares.rows(x.rows, shape.used);
+  const Matrix logits = scratch.routed.rows(input.rows, shape.count);
+  const Matrix experts = scratch.experts.rows(input.rows, shape.used);
+  const Matrix shares = scratch.shares.rows(input.rows, shape.used);
+  backend.matmul({.x = input, .weight = w.router, .bias = w.router_bias, .y = logits});
+  backend.route({.logits = logits, .used = shape.used, .experts = experts, .weights = shares});
+  if (!w.experts_scale) return {experts, shares};
+  const std::uint32_t pairs = input.rows * shape.used;
+  backend.expert_matmul({.x = scratch.shares.rows(pairs, 1),
+                         .weight = w.experts_scale,
+                         .bias = {},
+                         .experts = experts,
+                         .y = scratch.k.rows(pairs, 1)});
+  return {experts, scratch.k.rows(input.rows, shape.used)};
+}
+
+// y += the weighted sum of the chosen experts' results.
+void mix_experts(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& normed,
+                 const Matrix& experts, const Matrix& shares, const Matrix& y) {
+  const LayerWeights& w = layer.weights;
+  const ExpertShape& shape = layer.plan.experts;
+  const std::uint32_t pairs = normed.rows * shape.used;
   const Matrix gate = scratch.gate.rows(pairs, shape.ffn_dim);
   const Matrix up = scratch.up.rows(pairs, shape.ffn_dim);
-  const Matrix mixed = scratch.mixed.rows(pairs, x.cols);
-  backend.rms_norm(
-      {.x = x, .weight = w.ffn_norm, .y = normed, .epsilon = layer.plan.shape.rms_epsilon});
-  backend.matmul({.x = normed, .weight = w.router, .bias = w.router_bias, .y = logits});
-  backend.route({.logits = logits, .used = shape.used, .experts = experts, .weights = shares});
+  const Matrix mixed = scratch.mixed.rows(pairs, normed.cols);
   backend.expert_matmul({.x = normed,
                          .weight = w.experts_gate,
                          .bias = w.experts_gate_bias,
@@ -378,17 +405,54 @@ void add_experts(Backend& backend, const Layer& layer, LayerScratch& scratch, co
                          .bias = w.experts_down_bias,
                          .experts = experts,
                          .y = mixed});
-  backend.mix({.x = mixed, .weights = shares, .y = x});
+  backend.mix({.x = mixed, .weights = shares, .y = y});
+}
+
+void add_experts(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x) {
+  const LayerWeights& w = layer.weights;
+  const Matrix normed = scratch.normed.rows(x.rows, x.cols);
+  backend.rms_norm(
+      {.x = x, .weight = w.ffn_norm, .y = normed, .epsilon = layer.plan.shape.rms_epsilon});
+  const auto [experts, shares] = choose_experts(backend, layer, scratch, normed);
+  mix_experts(backend, layer, scratch, normed, experts, shares, x);
   if (!w.shared_down) return;
   add_dense(backend, layer, scratch,
             {.gate = w.shared_gate, .up = w.shared_up, .down = w.shared_down, .share = w.share}, {},
             normed, normed, x, Into::accumulate);
 }
 
+// Source    Gemma 4: x += N(N1(dense(N(x))) + N2(experts(N3(x)))), where the router reads another
+//           norm of x, divided by the root of its width
+void add_dense_and_experts(Backend& backend, const Layer& layer, LayerScratch& scratch,
+                           const Matrix& x) {
+  const LayerWeights& w = layer.weights;
+  const float epsilon = layer.plan.shape.rms_epsilon;
+  const Matrix normed = scratch.normed.rows(x.rows, x.cols);
+  const Matrix sum = scratch.attended.rows(x.rows, x.cols);
+  const Matrix mixed = scratch.q.rows(x.rows, x.cols);
+  const Matrix zeros = scratch.zeros.rows(x.rows, x.cols);
+  add_dense(backend, layer, scratch,
+            {.gate = w.ffn_gate, .up = w.ffn_up, .down = w.ffn_down, .share = {}}, w.ffn_norm, x,
+            normed, sum, Into::overwrite);
+  backend.rms_norm({.x = sum, .weight = w.post_dense_norm, .y = sum, .epsilon = epsilon});
+  backend.rms_norm({.x = x, .weight = w.router_norm, .y = normed, .epsilon = epsilon});
+  backend.scale({.x = normed, .factor = 1.0f / std::sqrt(static_cast<float>(x.cols))});
+  const auto [experts, shares] = choose_experts(backend, layer, scratch, normed);
+  backend.rms_norm({.x = x, .weight = w.experts_norm, .y = normed, .epsilon = epsilon});
+  backend.gate({.gate = zeros, .up = zeros, .y = mixed, .activation = Activation::identity});
+  mix_experts(backend, layer, scratch, normed, experts, shares, mixed);
+  add_normed(backend, layer, w.post_experts_norm, mixed, sum);
+  add_normed(backend, layer, w.post_ffn_norm, sum, x);
+}
+
 }  // namespace
 
 void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x) {
   const LayerWeights& w = layer.weights;
+  if (layer.plan.experts.beside_dense) {
+    add_dense_and_experts(backend, layer, scratch, x);
+    return;
+  }
   if (layer.plan.experts.count > 0) {
     add_experts(backend, layer, scratch, x);
     return;

@@ -37,7 +37,8 @@ struct Layer {
   LayerPlan plan;
   LayerWeights weights;
   RopeStyle rope_style = RopeStyle::halves;
-  Matrix cos_sin;  // RopeOp; absent: it does not rotate
+  Matrix cos_sin;        // RopeOp; absent: it does not rotate
+  Weight query_factors;  // [positions, 1]; absent: 1
   float output_scale = 1.0f;
 };
 
@@ -77,6 +78,7 @@ class LayerScratch {
   OwnedMatrix experts;  // a row's choice
   OwnedMatrix shares;   // its weights
   OwnedMatrix mixed;    // results of experts, one row each
+  OwnedMatrix zeros;    // one column without experts beside dense matrices
 
   // Per-call lists, kept so that calls do not allocate.
   std::vector<std::uint32_t> positions;

@@ -22,25 +22,32 @@ Weight WeightStore::add_vector(const TensorView& tensor) {
 
 Weight WeightStore::add_matrix(const TensorView& tensor) {
   if (!tensor.present()) return {};
-  const TensorView packed = packed_rows(tensor);
-  return keep(backend_.upload_matrix({.type = packed.type,
-                                      .rows = packed.rows,
-                                      .cols = packed.cols,
-                                      .bytes = packed.bytes,
-                                      .experts = packed.experts}),
-              packed);
+  const bool is_spaced = tensor.group != 0 && tensor.experts > 1 && backend_.takes_spaced_experts();
+  const bool is_copied = tensor.group != 0 && !is_spaced;
+  const TensorView packed = is_copied ? packed_rows(tensor) : tensor;
+  auto buffer = backend_.upload_matrix({.type = packed.type,
+                                        .rows = packed.rows,
+                                        .cols = packed.cols,
+                                        .bytes = packed.bytes,
+                                        .experts = packed.experts,
+                                        .is_spaced = is_spaced});
+  if (is_copied && !backend_.aliases_weights()) packed_.pop_back();
+  return keep(std::move(buffer), packed);
 }
 
 TensorView WeightStore::packed_rows(const TensorView& tensor) {
-  if (tensor.group == 0) return tensor;
   const std::size_t row = *row_bytes(tensor.type, tensor.cols);
   Bytes& rows = packed_.emplace_back();
   rows.reserve(row * tensor.rows);
   for (std::uint32_t r = 0; r < tensor.rows; r += tensor.group) {
-    const ByteView group = tensor.bytes.subspan(2 * r * row, tensor.group * row);
+    const ByteView group = tensor.bytes.subspan(std::size_t{2} * r * row, tensor.group * row);
     rows.insert(rows.end(), group.begin(), group.end());
   }
-  return {.type = tensor.type, .rows = tensor.rows, .cols = tensor.cols, .bytes = rows};
+  return {.type = tensor.type,
+          .rows = tensor.rows,
+          .cols = tensor.cols,
+          .bytes = rows,
+          .experts = tensor.experts};
 }
 
 Weight WeightStore::keep(std::unique_ptr<Buffer> buffer, const TensorView& tensor) {

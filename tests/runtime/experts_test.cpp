@@ -407,6 +407,63 @@ TEST(CpuExpertsTest, MemoryStaysWithinPlan) {
   EXPECT_LE(planned->meter()->peak(), 2 * used->meter()->peak());
 }
 
+TEST(CpuExpertsTest, BoundedMemoryGivesSameBytes) {
+  const auto all = make_cpu_backend({.threads = 2});
+  const Floats results = expert_results(*all);
+  // Less than one expert, and some experts of one stack.
+  for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{200'000}}) {
+    const auto bounded = make_cpu_backend({.threads = 2, .expert_bytes = bytes});
+    EXPECT_TRUE(same_bytes(expert_results(*bounded), results)) << bytes;
+  }
+}
+
+// Rows choose expert after expert, of two stacks in turns, so all are dropped and packed again.
+TEST(CpuExpertsTest, DroppedExpertsArePackedAgain) {
+  constexpr std::uint32_t kExperts = 6;
+  constexpr std::uint32_t kCols = 256;
+  const auto kept = make_cpu_backend({.threads = 1});
+  const auto bounded = make_cpu_backend({.threads = 1, .expert_bytes = 3 * kCols * kCols});
+  const auto results = [](Backend& backend) {
+    Floats all;
+    const TestStack first(backend, DType::q4_k, kExperts, kCols, kCols);
+    const TestStack second(backend, DType::f16, kExperts, kCols, kCols);
+    const OwnedMatrix x = matrix_of(backend, 1, kCols, random_floats(3, kCols));
+    const OwnedMatrix y(backend, 2, kCols);
+    for (std::uint32_t i = 0; i < 4 * kExperts; ++i) {
+      const OwnedMatrix choice = matrix_of(
+          backend, 1, 2,
+          Floats{static_cast<float>(i % kExperts), static_cast<float>((2 * i + 1) % kExperts)});
+      for (const TestStack* stack : {&first, &second}) {
+        backend.expert_matmul({.x = x.all(),
+                               .weight = stack->weight,
+                               .bias = {},
+                               .experts = choice.all(),
+                               .y = y.all()});
+        const Floats values = values_of(backend, y.all());
+        all.insert(all.end(), values.begin(), values.end());
+      }
+    }
+    return all;
+  };
+  EXPECT_TRUE(same_bytes(results(*bounded), results(*kept)));
+}
+
+TEST(CpuExpertsTest, BoundLimitsPlannedMemory) {
+  const auto bytes_of = [](Backend& backend) {
+    const TestStack first(backend, DType::f16, 8, 256, 256);
+    const TestStack second(backend, DType::f16, 8, 256, 256);
+    return backend.meter()->held(MemoryMeter::Use::weights);
+  };
+  constexpr std::uint64_t kStackBytes = 8 * 256 * 256 * 2;
+  const CpuBackendOptions bounded{.threads = 1, .expert_bytes = kStackBytes * 3 / 2};
+  const auto unbounded = make_cpu_backend({.threads = 1});
+  const auto used = make_cpu_backend(bounded);
+  const auto planned = plan_cpu_backend(bounded);
+  const std::uint64_t used_bytes = bytes_of(*used);
+  EXPECT_EQ(bytes_of(*unbounded) - used_bytes, kStackBytes / 2);
+  EXPECT_EQ(bytes_of(*planned), used_bytes);
+}
+
 EDGEDRAFT_FOR_ALL_BACKENDS(RouteTest);
 EDGEDRAFT_FOR_ALL_BACKENDS(ExpertMatmulTest);
 EDGEDRAFT_FOR_VULKAN_FEATURES(ExpertMatmulTest);

@@ -6,6 +6,7 @@
 // its constant.
 #define EDGEDRAFT_FAMILIES(FAMILY) \
   FAMILY(kLlama)                   \
+  FAMILY(kMistral3)                \
   FAMILY(kQwen2)                   \
   FAMILY(kQwen3)                   \
   FAMILY(kQwen3Moe)                \
@@ -67,7 +68,7 @@ bool is_plain(const DecoderConfig& config) {
   const auto family = find_family(config.architecture);
   return family && (*family)->tensors == llama_layer && config.layers.empty() &&
          config.rope.rotated_of(config.layer.heads.head_dim) == config.layer.heads.head_dim &&
-         config.rope.magnitude == 1.0f;
+         config.rope.magnitude == 1.0f && config.query_growth.scale == 0.0f;
 }
 
 }  // namespace edgedraft

@@ -94,6 +94,9 @@ void LayerList::experts(const LayerPlan& plan) {
         ffn_dim, dim);
   stack("ffn_down_exps.weight", "mlp.experts.#.down_proj.weight", {.name = "mlp.experts.down_proj"},
         &L::experts_down, dim, ffn_dim);
+  for (const Part part : {&L::experts_gate, &L::experts_up})
+    of(part).joined = "ffn_gate_up_exps.weight";
+  of(&L::experts_up).joined_row = ffn_dim;
 }
 
 void LayerList::dense(const LayerPlan& plan) {

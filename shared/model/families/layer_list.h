@@ -13,7 +13,16 @@ namespace edgedraft {
 // A tensor of a layer: its names, its shape and its part. Names are constants.
 struct LayerTensor {
   // ones: a vector that no file stores, of norms without weights. unused: files may have it.
-  enum class Kind : std::uint8_t { matrix, optional_matrix, vector, optional_vector, ones, unused };
+  // optional_numbers: a vector with one number per expert, as a stack of [1, 1].
+  enum class Kind : std::uint8_t {
+    matrix,
+    optional_matrix,
+    vector,
+    optional_vector,
+    optional_numbers,
+    ones,
+    unused
+  };
 
   std::string_view name;  // in GGUF, after "blk.N."
   HfSource hf;
@@ -26,6 +35,10 @@ struct LayerTensor {
   std::uint32_t first_row = 0;
   std::uint32_t group = 0;    // TensorView
   std::uint32_t experts = 1;  // TensorView; `rows` counts over all
+  // Tensor for files that lack `name`: each expert's rows are half of its rows there, from this
+  // one.
+  std::string_view joined = {};
+  std::uint32_t joined_row = 0;
   // Heads whose rows a converter permutes for RopeStyle::pairs; 0: none.
   std::uint32_t heads = 0;
   HfSource hf_else = {};  // for checkpoints that lack `hf`

@@ -47,24 +47,33 @@ HeadShape read_heads(PlanKeys& keys, const Family& family, std::uint32_t dim,
 }
 
 // YaRN: low frequencies are divided by the factor, high ones stay, those between are blended.
-// Source    YaRN (Peng et al. 2023), with llama.cpp's constants 32 and 1 for the two bounds
-void add_yarn(PlanKeys& keys, std::uint32_t rotated, RopeConfig& rope) {
+// Source    YaRN (Peng et al. 2023). llama.cpp's constants 32 and 1 for the two bounds, and a
+//           magnitude without a divisor, hold for families without keys for them.
+void add_yarn(PlanKeys& keys, const Family& family, std::uint32_t rotated, RopeConfig& rope) {
   const float factor = keys.positive_or("rope.scaling.factor", 1.0f);
   const std::uint32_t original = keys.count("rope.scaling.original_context_length", kContextMax);
+  const auto own_or = [&](std::string_view key, float fallback) {
+    return has_key(family, key) ? keys.positive_or(key, fallback) : fallback;
+  };
+  const float fast = own_or("rope.scaling.yarn_beta_fast", 32.0f);
+  const float slow = own_or("rope.scaling.yarn_beta_slow", 1.0f);
+  constexpr std::string_view kDivisor = "rope.scaling.yarn_log_multiplier";
+  const float divisor = has_key(family, kDivisor) ? keys.not_negative_or(kDivisor, 0.0f) : 0.0f;
   if (keys.error()) return;
   const double base = std::log(static_cast<double>(rope.theta));
   // The frequency that turns `turns` times in the original context.
   const auto at = [&](double turns) {
     return rotated * std::log(original / (turns * 2.0 * std::numbers::pi)) / (2.0 * base);
   };
-  const double low = std::max(0.0, std::floor(at(32.0)));
-  const double high = std::min(rotated - 1.0, std::ceil(at(1.0)));
+  const double low = std::max(0.0, std::floor(at(fast)));
+  const double high = std::min(rotated - 1.0, std::ceil(at(slow)));
   rope.frequency_divisors.resize(rotated / 2);
   for (std::uint32_t i = 0; i < rotated / 2; ++i) {
     const double kept = 1.0 - std::clamp((i - low) / std::max(0.001, high - low), 0.0, 1.0);
     rope.frequency_divisors[i] = static_cast<float>(1.0 / ((1.0 - kept) / factor + kept));
   }
-  rope.magnitude *= 1.0f + 0.1f * std::log(factor);
+  const float growth = 0.1f * std::log(factor);
+  rope.magnitude *= (1.0f + growth) / (1.0f + divisor * std::max(growth, 0.0f));
 }
 
 // In old files a factor without a type means linear scaling; 0 means none.
@@ -78,8 +87,8 @@ void add_linear(PlanKeys& keys, std::uint32_t rotated, RopeConfig& rope) {
   rope.frequency_divisors.assign(rotated / 2, factor);
 }
 
-RopeConfig read_rope(PlanKeys& keys, std::uint32_t head_dim, RopeStyle style) {
-  RopeConfig rope{.style = style};
+RopeConfig read_rope(PlanKeys& keys, const Family& family, std::uint32_t head_dim) {
+  RopeConfig rope{.style = family.rope_style};
   rope.theta = keys.number_or("rope.freq_base", 10000.0f);
   if (!(rope.theta > 1.0f)) {
     keys.fail(bad_file(keys.full("rope.freq_base") + " is not a finite number above 1"));
@@ -97,7 +106,7 @@ RopeConfig read_rope(PlanKeys& keys, std::uint32_t head_dim, RopeStyle style) {
   if (type == "linear") {
     add_linear(keys, rope.rotated, rope);
   } else if (type == "yarn") {
-    add_yarn(keys, rope.rotated, rope);
+    add_yarn(keys, family, rope.rotated, rope);
   } else if (type != "none" && type != "longrope") {  // the last by stored factors
     keys.fail({Errc::unsupported, "rotary scaling '" + type +
                                       "' is not supported; linear, llama3, yarn and longrope are"});
@@ -123,7 +132,8 @@ class OtherKeys {
     for (const auto& [name, neutral] :
          {std::pair("attn_logit_softcapping", 0.0f), std::pair("final_logit_softcapping", 0.0f),
           std::pair("logit_scale", 1.0f), std::pair("embedding_scale", 1.0f),
-          std::pair("residual_scale", 1.0f), std::pair("attention.scale", scale)}) {
+          std::pair("residual_scale", 1.0f), std::pair("attention.scale", scale),
+          std::pair("attention.temperature_scale", 0.0f)}) {
       refuse_factor(name, neutral);
     }
   }
@@ -180,7 +190,7 @@ Result<DecoderConfig> read_plan(const GgufKeys& file, const Family& family) {
   const HeadShape heads = read_heads(keys, family, dim, config.layer_count);
   if (keys.error()) return *keys.error();
   config.layer = {.dim = dim, .heads = heads, .ffn_dim = ffn_dim, .rms_epsilon = epsilon};
-  config.rope = read_rope(keys, heads.head_dim, family.rope_style);
+  config.rope = read_rope(keys, family, heads.head_dim);
   OtherKeys(keys, family).refuse(config);
   if (keys.error()) return *keys.error();
   if (family.plan != nullptr) family.plan(keys, config);

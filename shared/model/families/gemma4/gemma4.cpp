@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kGemma4Keys[] = {
     "attention.sliding_window", "attention.sliding_window_pattern", "attention.head_count_kv",
-    "feed_forward_length", "final_logit_softcapping"};
+    "feed_forward_length",      "final_logit_softcapping",          "expert_count"};
 
 // Heads of windowed layers, but for their number of key heads.
 HeadShape window_heads(PlanKeys& keys, const HeadShape& heads) {
@@ -92,6 +92,11 @@ void plan_gemma4(PlanKeys& keys, DecoderConfig& config) {
     plan.shape.ffn_dim = ffn_dims[i];
     if (ffn_dims[i] == 0) keys.fail(bad_file(keys.full("feed_forward_length") + " is 0"));
   }
+  if (keys.size_or("expert_count", 0) > 0) {
+    ExpertShape experts = read_experts(keys);
+    experts.beside_dense = true;
+    for (LayerPlan& plan : config.layers) plan.experts = experts;
+  }
   share_keys(keys, config);
 }
 
@@ -123,12 +128,25 @@ void gemma4_attention(const LayerPlan& plan, LayerList& list) {
   list.ones(&L::attn_v_norm, heads.head_dim);
 }
 
+void gemma4_experts(const LayerPlan& plan, LayerList& list) {
+  using L = LayerTensors;
+  const std::uint32_t dim = plan.shape.dim;
+  list.experts(plan);
+  list.vector("ffn_gate_inp.scale", "", &L::router_norm, dim);
+  list.vector("pre_ffw_norm_2.weight", "", &L::experts_norm, dim);
+  list.vector("post_ffw_norm_1.weight", "", &L::post_dense_norm, dim);
+  list.vector("post_ffw_norm_2.weight", "", &L::post_experts_norm, dim);
+  list.optional_vector("ffn_down_exps.scale", "", &L::experts_scale, plan.experts.count).kind =
+      LayerTensor::Kind::optional_numbers;
+}
+
 void gemma4_layer(const LayerPlan& plan, LayerList& list) {
   using L = LayerTensors;
   const std::uint32_t dim = plan.shape.dim;
   gemma4_attention(plan, list);
   list.vector("ffn_norm.weight", "", &L::ffn_norm, dim);
   list.dense(plan);
+  if (plan.experts.beside_dense) gemma4_experts(plan, list);
   list.vector("post_ffw_norm.weight", "", &L::post_ffn_norm, dim);
   list.optional_vector("layer_output_scale.weight", "", &L::output_scale, 1);
   if (plan.embedding_dim == 0) return;
@@ -139,8 +157,9 @@ void gemma4_layer(const LayerPlan& plan, LayerList& list) {
 
 }  // namespace
 
-// Gemma 4, dense text: windowed layers have heads of another size, the last layers share keys and
-// values with earlier ones, and in small models each layer adds an embedding of the token.
+// Gemma 4, text: windowed layers have heads of another size, the last layers share keys and values
+// with earlier ones, in small models each layer adds an embedding of the token, and one model has
+// experts beside its dense matrices.
 extern const Family kGemma4;
 const Family kGemma4 = {.architecture = "gemma4",
                         .keys = kGemma4Keys,
