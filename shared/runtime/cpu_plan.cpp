@@ -15,8 +15,8 @@ class CpuPlan final : public PlanningBackend {
       : PlanningBackend(options.meter),
         kernels_(cpu::best_kernels()),
         threads_(options.threads > 0 ? options.threads : fast_cores()),
-        drafter_cache_type_(options.drafter_cache_type),
-        stacks_left_(expert_bytes_max(options.expert_bytes, *meter())) {
+        stacks_left_(expert_bytes_max(options.expert_bytes, *meter())),
+        drafter_cache_type_(options.drafter_cache_type) {
     for (Grown& scratch : threads_) scratch.reserve(*this, kProductScratchFloats * sizeof(float));
   }
 
