@@ -76,7 +76,7 @@ Result<void> refuse_unknown_tensors(const GgufFile& file, const Family& family,
       const std::string prefix = "blk." + std::to_string(layer->first) + ".";
       const auto is_read = [&](const LayerTensor& known) {
         if (known.name == layer->second) return true;
-        return known.joined == layer->second &&
+        return !known.joined.empty() && known.joined == layer->second &&
                file.find_tensor(prefix + std::string(known.name)) == nullptr;
       };
       if (std::ranges::any_of(lists[layer->first].tensors(), is_read)) continue;

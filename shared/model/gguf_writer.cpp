@@ -117,6 +117,14 @@ void GgufMetadata::set_i32s(const std::string& key, std::span<const std::int32_t
   values_.insert_or_assign(key, Value{GgufType::array, std::move(bytes)});
 }
 
+void GgufMetadata::set_bools(const std::string& key, const std::vector<bool>& values) {
+  Bytes bytes;
+  append_array_head(bytes, GgufType::boolean, values.size());
+  for (const bool value : values)
+    bytes.push_back(std::byte{value ? std::uint8_t{1} : std::uint8_t{0}});
+  values_.insert_or_assign(key, Value{GgufType::array, std::move(bytes)});
+}
+
 void GgufMetadata::set(const std::string& key, const GgufValue& value) {
   Bytes bytes;
   if (value.type == GgufType::array) append_array_head(bytes, value.element_type, value.count);

@@ -31,6 +31,7 @@ class GgufMetadata {
   void set_strings(const std::string& key, std::span<const std::string> values);
   void set_f32s(const std::string& key, std::span<const float> values);
   void set_i32s(const std::string& key, std::span<const std::int32_t> values);
+  void set_bools(const std::string& key, const std::vector<bool>& values);
   // Copies a value of another file.
   void set(const std::string& key, const GgufValue& value);
   void erase(const std::string& key) { values_.erase(key); }

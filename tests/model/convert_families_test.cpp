@@ -33,9 +33,32 @@ std::vector<float> numbers_of(const GgufTensor& tensor) {
   return numbers;
 }
 
+// The rows of each expert of `joined` are those of its gate and up.
+void expect_equal_halves(const GgufFile& file, const GgufTensor& joined) {
+  const std::string prefix(joined.name.substr(0, joined.name.find("ffn_")));
+  const auto wanted = numbers_of(joined);
+  const std::size_t size = joined.dims[0] * joined.dims[1] / 2;
+  std::size_t half = 0;
+  for (const char* part : {"ffn_gate_exps.weight", "ffn_up_exps.weight"}) {
+    const GgufTensor* const found = file.find_tensor(prefix + part);
+    ASSERT_NE(found, nullptr) << prefix << part;
+    const auto numbers = numbers_of(*found);
+    ASSERT_EQ(2 * numbers.size(), wanted.size());
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      ASSERT_EQ(numbers[i], wanted[(2 * (i / size) + half) * size + i % size]) << part << " " << i;
+    }
+    ++half;
+  }
+}
+
 void expect_equal_tensors(const GgufFile& file, const GgufFile& expected, bool is_type_equal) {
-  EXPECT_EQ(file.tensors().size(), expected.tensors().size());
+  std::size_t joined = 0;
   for (const GgufTensor& tensor : expected.tensors()) {
+    if (tensor.name.ends_with("ffn_gate_up_exps.weight")) {
+      expect_equal_halves(file, tensor);
+      ++joined;
+      continue;
+    }
     const GgufTensor* const found = file.find_tensor(tensor.name);
     ASSERT_NE(found, nullptr) << tensor.name;
     EXPECT_EQ(found->dims, tensor.dims) << tensor.name;
@@ -54,6 +77,7 @@ void expect_equal_tensors(const GgufFile& file, const GgufFile& expected, bool i
       ASSERT_NEAR(numbers[i], wanted[i], tolerance) << tensor.name << " " << i;
     }
   }
+  EXPECT_EQ(file.tensors().size(), expected.tensors().size() + joined);
 }
 
 void expect_equal_keys(const GgufFile& file, const GgufFile& expected) {
@@ -140,7 +164,9 @@ INSTANTIATE_TEST_SUITE_P(
         HfVariant{.family = "gpt-oss"}, HfVariant{.family = "gpt-oss", .plain_experts = true},
         HfVariant{.family = "qwen35"}, HfVariant{.family = "qwen35", .with_images = true},
         HfVariant{.family = "qwen35moe", .joined_experts = true}, HfVariant{.family = "qwen35moe"},
-        HfVariant{.family = "lfm2"}),
+        HfVariant{.family = "lfm2"}, HfVariant{.family = "mistral3"},
+        HfVariant{.family = "gemma4-ple"}, HfVariant{.family = "gemma4-keqv"},
+        HfVariant{.family = "gemma4-moe"}),
     [](const auto& variant) {
       const HfVariant& v = variant.param;
       std::string name = v.family;

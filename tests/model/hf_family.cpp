@@ -103,6 +103,22 @@ const std::map<std::string, Names> kOtherNames = {
       {"ffn_gate.weight", "feed_forward.w1.weight"},
       {"ffn_up.weight", "feed_forward.w3.weight"},
       {"ffn_down.weight", "feed_forward.w2.weight"}}},
+    {"gemma4",
+     {{"post_attention_norm.weight", "post_attention_layernorm.weight"},
+      {"ffn_norm.weight", "pre_feedforward_layernorm.weight"},
+      {"post_ffw_norm.weight", "post_feedforward_layernorm.weight"},
+      {"layer_output_scale.weight", "layer_scalar"},
+      {"inp_gate.weight", "per_layer_input_gate.weight"},
+      {"proj.weight", "per_layer_projection.weight"},
+      {"post_norm.weight", "post_per_layer_input_norm.weight"},
+      {"ffn_gate_inp.weight", "router.proj.weight"},
+      {"ffn_gate_inp.scale", "router.scale"},
+      {"ffn_down_exps.scale", "router.per_expert_scale"},
+      {"ffn_gate_up_exps.weight", "experts.gate_up_proj"},
+      {"ffn_down_exps.weight", "experts.down_proj"},
+      {"pre_ffw_norm_2.weight", "pre_feedforward_layernorm_2.weight"},
+      {"post_ffw_norm_1.weight", "post_feedforward_layernorm_1.weight"},
+      {"post_ffw_norm_2.weight", "post_feedforward_layernorm_2.weight"}}},
     {"qwen35",
      {{"post_attention_norm.weight", "post_attention_layernorm.weight"},
       {"attn_qkv.weight", "linear_attn.in_proj_qkv.weight"},
@@ -118,6 +134,13 @@ const std::map<std::string, Names> kOtherNames = {
       {"ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight"},
       {"ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight"},
       {"ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight"}}},
+};
+
+// Tensors outside the layers.
+const Names kModelNames = {
+    {"per_layer_token_embd.weight", "embed_tokens_per_layer.weight"},
+    {"per_layer_model_proj.weight", "per_layer_model_projection.weight"},
+    {"per_layer_proj_norm.weight", "per_layer_projection_norm.weight"},
 };
 
 const Names kMtpNames = {
@@ -159,11 +182,13 @@ class Inverse {
     if (has_one && name.ends_with("norm.weight") && !name.ends_with("ssm_norm.weight")) {
       for (float& value : values) value -= 1.0f;
     }
-    if (name.starts_with("rope_factors")) return;  // in config.json
+    if (name.starts_with("rope_f")) return;  // in config.json
     if (name == "token_embd.weight") {
       out_.add(root() + "embed_tokens.weight", shape, values);
     } else if (name == "output.weight") {
       out_.add("lm_head.weight", shape, values);
+    } else if (const auto found = kModelNames.find(name); found != kModelNames.end()) {
+      out_.add(root() + found->second, shape, values);
     } else if (!name.starts_with("blk.")) {
       out_.add(root() + (kind_ == "lfm2" ? "embedding_norm.weight" : "norm.weight"), shape, values);
     } else {
@@ -180,7 +205,7 @@ class Inverse {
     }
     const bool is_mtp = kind_ == "qwen35" && std::stoul(layer) == number("block_count") - 1;
     const std::string prefix = is_mtp ? "mtp.layers.0." : root() + "layers." + layer + ".";
-    if (part.find("_exps.") != std::string::npos) {
+    if (part.find("_exps.") != std::string::npos && kind_ != "gemma4") {
       if (kind_ == "gpt-oss") {
         add_gpt_oss_experts(tensor, layer, part, prefix);
       } else {
@@ -192,7 +217,7 @@ class Inverse {
     if (part == "shortconv.conv.weight" || part == "ssm_conv1d.weight") {
       shape.insert(shape.begin() + 1, 1);
     }
-    if (kind_ == "smollm3" || kind_ == "llama") {
+    if (kind_ == "smollm3" || kind_ == "llama" || kind_ == "mistral3") {
       if (part == "attn_q.weight") {
         values = with_halves(values, number("attention.head_count"), tensor.cols());
       }
@@ -398,6 +423,16 @@ class Inverse {
       config["rope_scaling"]["truncate"] = false;
     } else if (kind_ == "gemma3") {
       add_gemma3_keys(config);
+    } else if (kind_ == "gemma4") {
+      add_gemma4_keys(config);
+    } else if (kind_ == "mistral3") {
+      config["architectures"] = {"Ministral3ForCausalLM"};
+      json& rope = config["rope_scaling"];
+      rope["beta_fast"] = real("rope.scaling.yarn_beta_fast");
+      rope["beta_slow"] = real("rope.scaling.yarn_beta_slow");
+      rope["mscale"] = 1.0;
+      rope["mscale_all_dim"] = real("rope.scaling.yarn_log_multiplier");
+      rope["llama_4_scaling_beta"] = real("attention.temperature_scale");
     } else if (kind_ == "lfm2") {
       config["architectures"] = {"Lfm2ForCausalLM"};
       config["norm_eps"] = config["rms_norm_eps"];
@@ -432,6 +467,42 @@ class Inverse {
         {"full_attention", full},
         {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 10000.0}}}};
     config["layer_types"] = layer_types(number("block_count"), 6, "sliding_attention");
+  }
+
+  // The last layer has full attention; windowed layers come first.
+  void add_gemma4_keys(json& config) {
+    config["architectures"] = {"Gemma4ForCausalLM"};
+    config["hidden_activation"] = "gelu_pytorch_tanh";
+    config["global_head_dim"] = config["head_dim"];
+    config["head_dim"] = number("attention.key_length_swa");
+    config["layer_types"] = json::array();
+    for (const bool windowed : *file_.get_bools("gemma4.attention.sliding_window_pattern")) {
+      config["layer_types"].push_back(windowed ? "sliding_attention" : "full_attention");
+    }
+    if (!config.contains("num_key_value_heads")) {
+      const auto counts = file_.get_i32s("gemma4.attention.head_count_kv").value();
+      config["num_key_value_heads"] = counts.front();
+      config["num_global_key_value_heads"] = counts.back();
+    }
+    if (!config.contains("intermediate_size")) {
+      config["intermediate_size"] = file_.get_i32s("gemma4.feed_forward_length")->front();
+      config["use_double_wide_mlp"] = true;
+    }
+    config["num_kv_shared_layers"] = number("attention.shared_kv_layers");
+    config["hidden_size_per_layer_input"] = number("embedding_length_per_layer_input");
+    config["final_logit_softcapping"] = real("final_logit_softcapping");
+    config["rope_parameters"] = {
+        {"full_attention",
+         {{"rope_type", "proportional"},
+          {"rope_theta", config["rope_theta"]},
+          {"partial_rotary_factor", 0.25}}},
+        {"sliding_attention",
+         {{"rope_type", "default"}, {"rope_theta", real("rope.freq_base_swa")}}}};
+    config.erase("rope_theta");
+    if (!config.contains("num_experts")) return;
+    config["enable_moe_block"] = true;
+    config["top_k_experts"] = config["num_experts_per_tok"];
+    config.erase("num_experts_per_tok");
   }
 
   void add_qwen35_keys(json& config, std::uint32_t layers) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <tuple>
 #include <utility>
 
 #include "shared/model/convert/hf_keys.h"
@@ -72,6 +73,28 @@ std::vector<float> llama3_divisors(const Llama3Scaling& s, double theta, std::ui
   return divisors;
 }
 
+// Bounds and magnitude of YaRN, for which GGUF has keys that llama.cpp reads in some families only.
+void read_yarn(HfKeys& keys, const Family& family) {
+  const auto has_key = [&](std::string_view key) {
+    return std::ranges::find(family.keys, key) != family.keys.end();
+  };
+  for (const auto& [from, to, usual] :
+       {std::tuple("beta_fast", "rope.scaling.yarn_beta_fast", 32.0),
+        std::tuple("beta_slow", "rope.scaling.yarn_beta_slow", 1.0)}) {
+    if (!has_key(to)) {
+      keys.require_in_rope(from, usual);
+    } else if (keys.has_in_rope(from)) {
+      keys.set_number(to, keys.positive_in_rope(from));
+    }
+  }
+  keys.refuse_in_rope("attention_factor");
+  if (has_key("rope.scaling.yarn_log_multiplier")) {
+    keys.require_in_rope("mscale", 1.0);
+  } else {
+    keys.refuse_in_rope("mscale");
+  }
+}
+
 // Rotary embedding, but for the factors that a family stores.
 void read_rope(HfKeys& keys, const Family& family) {
   const double theta = keys.rope_number_or("rope_theta", 10000.0);
@@ -89,8 +112,8 @@ void read_rope(HfKeys& keys, const Family& family) {
     return;
   }
   const std::string kind = keys.rope_type();
-  const bool is_long = kind == "longrope" || kind == "su";
-  if (kind == "default" || (is_long && family.rope_tensors != nullptr)) return;
+  const bool is_own = std::ranges::find(family.hf_rope_types, kind) != family.hf_rope_types.end();
+  if (kind == "default" || is_own) return;
   if (kind != "linear" && kind != "llama3" && kind != "yarn") {
     keys.fail({Errc::unsupported, "rotary scaling '" + kind + "' is not supported in a " +
                                       std::string(family.architecture) +
@@ -119,10 +142,7 @@ void read_rope(HfKeys& keys, const Family& family) {
     const double original = keys.positive_in_rope("original_max_position_embeddings");
     keys.set_count("rope.scaling.original_context_length",
                    static_cast<std::uint32_t>(std::min(original, 2147483647.0)));
-    // GGUF has no keys for them that llama.cpp reads in these families.
-    keys.require_in_rope("beta_fast", 32.0);
-    keys.require_in_rope("beta_slow", 1.0);
-    for (const char* other : {"attention_factor", "mscale"}) keys.refuse_in_rope(other);
+    read_yarn(keys, family);
   }
 }
 

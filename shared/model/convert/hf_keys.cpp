@@ -253,6 +253,10 @@ void HfKeys::set_counts(std::string_view to, const std::vector<std::int32_t>& va
   out_.metadata.set_i32s(full(to), values);
 }
 
+void HfKeys::set_flags(std::string_view to, const std::vector<bool>& values) {
+  out_.metadata.set_bools(full(to), values);
+}
+
 void HfKeys::set_number(std::string_view to, double value) {
   out_.metadata.set_f32(full(to), static_cast<float>(value));
 }

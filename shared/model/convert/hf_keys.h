@@ -60,6 +60,7 @@ class HfKeys {
 
   void set_count(std::string_view to, std::uint32_t value);
   void set_counts(std::string_view to, const std::vector<std::int32_t>& values);
+  void set_flags(std::string_view to, const std::vector<bool>& values);
   void set_number(std::string_view to, double value);
   void set_text(std::string_view to, std::string_view value);
   // Stores a tensor of one row.

@@ -51,7 +51,6 @@ std::string of_expert(std::string_view name, std::uint32_t expert) {
   return at == std::string::npos ? text : text.replace(at, 1, std::to_string(expert));
 }
 
-// Prefix of the language model's names. A model that sees images has the language model as a part.
 std::string root_of(const SafetensorsModel& checkpoint) {
   for (const char* root : {"model.language_model.", "language_model.model."}) {
     if (checkpoint.find(std::string(root) + "embed_tokens.weight") != nullptr) return root;
@@ -61,7 +60,8 @@ std::string root_of(const SafetensorsModel& checkpoint) {
 
 bool leave_out_images(CheckpointReader& reader) {
   bool any = false;
-  for (const char* part : {"visual.", "vision_tower.", "multi_modal_projector."}) {
+  for (const char* part : {"visual.", "vision_tower.", "multi_modal_projector.", "embed_vision.",
+                           "audio_tower.", "embed_audio."}) {
     any |= reader.leave_out_all(part);
     any |= reader.leave_out_all("model." + std::string(part));
   }
@@ -69,6 +69,9 @@ bool leave_out_images(CheckpointReader& reader) {
 }
 
 }  // namespace
+
+CheckpointReader::CheckpointReader(const SafetensorsModel& checkpoint, DType type, ModelPlan& plan)
+    : checkpoint_(checkpoint), type_(type), plan_(plan), root_(root_of(checkpoint)) {}
 
 const SafetensorsTensor* CheckpointReader::find(const std::string& name,
                                                 const std::vector<std::uint64_t>& shape) {
@@ -139,11 +142,16 @@ void CheckpointReader::add_part(const LayerTensor& tensor, const std::string& fr
   if (style == RopeStyle::pairs && tensor.heads != 0) {
     layout = pairs_layout(tensor.all_rows(), tensor.heads);
   }
-  const bool is_matrix = tensor.kind == LayerTensor::Kind::matrix;
-  if (tensor.kind == LayerTensor::Kind::optional_vector) {
-    // Biases are not permuted; refuse_others() reports one.
-    if (!has(source) || layout != SourceLayout{}) return;
+  using Kind = LayerTensor::Kind;
+  if (tensor.kind == Kind::ones) return;
+  if (tensor.kind == Kind::unused) {
+    if (!tensor.hf.name.empty()) leave_out_all(from + std::string(tensor.hf.name));
+    return;
   }
+  const bool is_matrix = tensor.kind == Kind::matrix || tensor.kind == Kind::optional_matrix;
+  const bool is_optional = tensor.kind != Kind::matrix && tensor.kind != Kind::vector;
+  // Biases are not permuted; refuse_others() reports one.
+  if (is_optional && (!has(source) || layout != SourceLayout{})) return;
   const std::uint64_t rows = tensor.all_rows() / tensor.experts;
   std::vector<std::uint64_t> dims = {tensor.cols};
   if (tensor.all_rows() > 1) dims.push_back(rows);
@@ -260,8 +268,8 @@ Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType ty
   const Family& family = *config->family;
   const DecoderConfig& decoder = config->decoder;
   const std::vector<std::uint64_t> table = {decoder.vocabulary_count, decoder.layer.dim};
-  const std::string root = root_of(*checkpoint);
   CheckpointReader reader(*checkpoint, type, plan);
+  const std::string& root = reader.root();
   add_vectors(*config, plan);
   reader.add(root + "embed_tokens.weight", "token_embd.weight", table, 0);
   for (std::uint32_t i = 0; i < decoder.layer_count && !reader.error(); ++i) {
@@ -272,11 +280,13 @@ Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType ty
   }
   reader.add(root + std::string(family.hf_output_norm), std::string(family.output_norm),
              {decoder.layer.dim}, 0);
+  const std::string part = "language_model.lm_head.weight";
+  const std::string head = checkpoint->find(part) != nullptr ? part : "lm_head.weight";
   // A separately stored head is used, whatever config.json says.
   if (config->tied_embeddings) {
-    reader.add_if_there("lm_head.weight", "output.weight", table, 0);
+    reader.add_if_there(head, "output.weight", table, 0);
   } else {
-    reader.add("lm_head.weight", "output.weight", table, 0);
+    reader.add(head, "output.weight", table, 0);
   }
   if (family.hf_tensors != nullptr) family.hf_tensors(reader, decoder);
   const bool had_images = config->has_images && leave_out_images(reader);

@@ -27,8 +27,11 @@ Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType ty
 // error.
 class CheckpointReader {
  public:
-  CheckpointReader(const SafetensorsModel& checkpoint, DType type, ModelPlan& plan)
-      : checkpoint_(checkpoint), type_(type), plan_(plan) {}
+  CheckpointReader(const SafetensorsModel& checkpoint, DType type, ModelPlan& plan);
+
+  // Prefix of the language model's names. A model that sees images has the language model as a
+  // part.
+  const std::string& root() const { return root_; }
 
   // `shape` outermost first. pair_heads as in PlannedTensor.
   void add(const std::string& from, std::string to, std::vector<std::uint64_t> shape,
@@ -62,6 +65,7 @@ class CheckpointReader {
   const SafetensorsModel& checkpoint_;
   DType type_;
   ModelPlan& plan_;
+  std::string root_;
   std::vector<std::string> taken_;
   std::optional<Error> error_;
 };

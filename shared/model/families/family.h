@@ -38,6 +38,8 @@ struct Family {
   void (*hf_tensors)(CheckpointReader& reader, const DecoderConfig& config) = nullptr;
   std::string_view hf_defaults = "{}";  // keys that a config.json may leave out, as JSON
   std::string_view hf_activation = "silu";
+  // Kinds of rotary scaling that `hf` translates, beside those that all families have.
+  std::span<const std::string_view> hf_rope_types = {};
   std::string_view hf_output_norm = "norm.weight";  // after "model."
   bool hf_norms_plus_one = false;  // whether norms are stored without the 1 that GGUF's include
   std::string_view hf_plain_norm = {};  // ending of the norm that includes it nonetheless

@@ -30,8 +30,8 @@ void LayerList::ones(Part part, std::uint32_t cols) {
   vector("", "", part, cols).kind = LayerTensor::Kind::ones;
 }
 
-void LayerList::unused(std::string_view name) {
-  vector(name, "", nullptr, 0).kind = LayerTensor::Kind::unused;
+void LayerList::unused(std::string_view name, std::string_view hf) {
+  vector(name, hf, nullptr, 0).kind = LayerTensor::Kind::unused;
 }
 
 LayerTensor& LayerList::of(Part part) {

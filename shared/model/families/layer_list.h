@@ -59,7 +59,7 @@ class LayerList {
                                std::uint32_t cols);
   // Requires  cols <= kHeadDimMax
   void ones(Part part, std::uint32_t cols);
-  void unused(std::string_view name);
+  void unused(std::string_view name, std::string_view hf = {});
 
   // A Llama's attention with its norm, q, k, v and output. Biases of q, k and v are optional.
   void attention(const LayerPlan& plan);

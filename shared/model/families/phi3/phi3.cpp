@@ -13,6 +13,7 @@ constexpr std::string_view kPhi3Hf[] = {"Phi3ForCausalLM"};
 constexpr const char* kLong = "rope_factors_long.weight";
 constexpr const char* kShort = "rope_factors_short.weight";
 constexpr std::string_view kPhi3Tensors[] = {kLong, kShort};
+constexpr std::string_view kPhi3Rope[] = {"longrope", "su"};
 // llama.cpp ignores the window, and so do the models' own programs beyond their short contexts.
 constexpr std::string_view kPhi3Keys[] = {"attention.sliding_window"};
 
@@ -72,7 +73,7 @@ void phi3_hf(HfKeys& keys) {
                  static_cast<std::uint32_t>(std::clamp(original, 1.0, kContextMax)));
   keys.set_count("attention.sliding_window", keys.size("sliding_window"));
   const std::string kind = keys.rope_type();
-  if (kind != "longrope" && kind != "su") return;
+  if (std::ranges::find(kPhi3Rope, kind) == std::ranges::end(kPhi3Rope)) return;
   for (const char* other : {"short_mscale", "long_mscale"}) keys.refuse_in_rope(other);
   keys.set_vector(kLong, keys.divisors_in_rope("long_factor"));
   keys.set_vector(kShort, keys.divisors_in_rope("short_factor"));
@@ -98,6 +99,7 @@ const Family kPhi3 = {.architecture = "phi3",
                       .tensors = phi3_layer,
                       .rope_tensors = read_phi3_factors,
                       .hf = phi3_hf,
-                      .hf_defaults = R"({"rms_norm_eps": 1e-5})"};
+                      .hf_defaults = R"({"rms_norm_eps": 1e-5})",
+                      .hf_rope_types = kPhi3Rope};
 
 }  // namespace edgedraft
