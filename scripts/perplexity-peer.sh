@@ -8,7 +8,7 @@
 # --peers names the folder with llama-quantize, llama-imatrix and llama-perplexity; --model is in
 # F32, F16 or BF16. --bos sets the model's add_bos_token. Types of three bits or fewer take an
 # importance matrix of the same text. A row's matrices have one type (--pure), except those whose
-# rows are no multiple of its block.
+# rows are no multiple of its block, and embeddings of IQ2 and MXFP4 (Q8_0).
 #
 # Exit code: 0 all within 0.5 %, 1 a type is not.
 set -euo pipefail
@@ -63,16 +63,17 @@ echo "|---|---|---|---|"
 for type in ${types//,/ }; do
   made=$work/made.gguf
   options=(--pure)
-  # llama-quantize has names of mixtures for some types, and none for MXFP4 outside experts.
   case $type in
     IQ2_* | IQ3_* | Q2_K | Q3_K_S) options+=(--imatrix "$work/imatrix.gguf") ;;
   esac
-  case $type in
-    IQ2_S) options+=(--tensor-type "weight=iq2_s") ;;
-    MXFP4) options+=(--tensor-type "weight=mxfp4" --token-embedding-type q8_0) ;;
-  esac
+  # llama-quantize makes these only per tensor; the embedding has no importance matrix.
   name=$type
-  if [ "$type" = MXFP4 ]; then name=Q8_0; fi
+  case $type in
+    IQ2_* | MXFP4)
+      name=Q8_0
+      options+=(--tensor-type "(attn|ffn).*weight=${type,,}" --token-embedding-type q8_0)
+      ;;
+  esac
   quiet "$peers/llama-quantize" "${options[@]}" "$base" "$made" "$name" "$threads"
   theirs=''
   # llama.cpp's log may lose its last line at exit.
