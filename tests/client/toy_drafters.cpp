@@ -115,7 +115,7 @@ std::unique_ptr<DrafterModel> ToyDrafters::make_model() {
       return make_eagle_model({.config = toy.config, .tensors = toy.tensors});
     }
     case ToyDrafter::mtp: {
-      ToyMtp toy(target_, 3);
+      ToyMtp toy(target_, 4);
       pool_ = toy.pool;
       return make_mtp_model(std::move(toy.model));
     }
