@@ -54,8 +54,8 @@ inline constexpr DType kDTypes[] = {
 //   scale = largest / 127, int8 = round(x / scale), both quotients in float32, the second rounded
 //   to nearest, ties to even; `largest` is the largest magnitude of the block's elements in use.
 // If that is below kInt8Smallest, scale and int8 are 0. A scale is at most kInt8ScaleMax, so that
-// finite elements stay finite. If an element is infinite or NaN, scale is
-// NaN and int8 is 0: the block reads as NaN.
+// finite elements stay finite. If an element is infinite or NaN, scale is NaN and int8 is 0: the
+// block reads as NaN.
 inline constexpr DType kCacheTypes[] = {DType::f32, DType::f16, DType::bf16, DType::i8};
 inline constexpr std::uint32_t kInt8Block = 32;
 inline constexpr std::uint32_t kInt8BlockBytes = 36;

@@ -51,14 +51,13 @@ TEST_P(KvTypeTest, DraftedAnswersMatchPlainOnesOfSameType) {
 }
 
 TEST_P(KvTypeTest, PoolSizeFollowsElementSize) {
-  const std::uint64_t element = GetParam() == DType::f32 ? 4 : 2;
   const DecoderConfig& config = toy_.config;
-  const std::uint64_t page =
-      2 * element * config.layer_count * config.layer.heads.kv_cols() * KvPool::kPageSlots;
+  const std::uint64_t page = 2 * config.layer_count * KvPool::kPageSlots *
+                             cache_bytes(GetParam(), config.layer.heads.kv_cols());
   EXPECT_EQ(page_bytes(), page);
-  SessionStore store(parts(), {.sessions_max = 8, .kv_bytes_max = 100 * 4 * page / element},
+  SessionStore store(parts(), {.sessions_max = 8, .kv_bytes_max = 100 * page},
                      [this] { return now_; });
-  EXPECT_EQ(store.memory().pages, 400 / element);
+  EXPECT_EQ(store.memory().pages, 100u);
   EXPECT_EQ(store.memory().bytes, store.memory().pages * page);
 }
 
