@@ -69,13 +69,12 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
          "most half of the device's memory")
       ->type_name("BYTES")
       ->transform(as_byte_size());
-  app.add_option(
-         "--kv-type", o.kv_type,
-         "Element type of the KV cache: f32, f16, bf16 or int8 (groups of 32 with a scale). With "
-         "16 bits, twice as many tokens fit into --kv-memory, with int8 3.5 times as many, and "
-         "long contexts take less time. Answers may "
-         "differ slightly from those with f32, but drafted output equals plain output with "
-         "each type; f16 is closer to f32 than bf16 (11 bits of precision against 8)")
+  app.add_option("--kv-type", o.kv_type,
+                 "Element type of the KV cache: f32, f16, bf16 or int8 (groups of 32 with a "
+                 "scale). With 16 bits, twice as many tokens fit into --kv-memory, and long "
+                 "contexts take less time; with int8, 3.5 times as many tokens fit. Answers may "
+                 "differ slightly from those with f32, but drafted output equals plain output "
+                 "with each type; f16 is closer to f32 than bf16 (11 bits of precision against 8)")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
       ->capture_default_str();
