@@ -9,7 +9,8 @@
 // A row's window hides its first slots. Steps of hidden slots are skipped; steps stay aligned to
 // the first slot, so bits do not depend on what the window hides.
 //
-// Include after int8.glsl, lanes.glsl, bindings q, k, k_vectors, k_words, v, v_vectors, v_words and y, push constants p, and
+// Include after int8.glsl, lanes.glsl, bindings q, k, k_vectors, k_words, v, v_vectors, v_words and
+// y, push constants p, and
 //   uint visible(uint row, uint i)    the i-th slot after the prefix that a row of q sees
 //   float sink(uint head)             with SINKS: a score of the query head, without a value
 
@@ -278,8 +279,8 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
       for (uint i = group; i < kAttentionWorkgroup; i += kGroups) {
         for (uint c = 0; c < kLaneColumns; ++c) {
           if (column + c * kAttentionWorkgroup >= kColumns) break;
-          vec4 value =
-              four_of_v(p.v_offset + (base + first + i) * p.v_stride, head_at, column + c * kAttentionWorkgroup);
+          vec4 value = four_of_v(p.v_offset + (base + first + i) * p.v_stride, head_at,
+                                 column + c * kAttentionWorkgroup);
           for (uint n = 0; n < kPairs; ++n) {
             uint at = n * kLaneColumns + c;
             sums[at] = sums[at] + weights[n * kAttentionWorkgroup + i] * value;
@@ -294,8 +295,8 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
         if (first + i < begins[r]) continue;
         for (uint c = 0; c < kLaneColumns; ++c) {
           if (column + c * kAttentionWorkgroup >= kColumns) break;
-          vec4 value = four_of_v(p.v_offset + slots[r * kAttentionWorkgroup + i] * p.v_stride, head_at,
-                                 column + c * kAttentionWorkgroup);
+          vec4 value = four_of_v(p.v_offset + slots[r * kAttentionWorkgroup + i] * p.v_stride,
+                                 head_at, column + c * kAttentionWorkgroup);
           for (uint h = 0; h < HEADS; ++h) {
             uint n = r * HEADS + h;
             uint at = n * kLaneColumns + c;

@@ -15,13 +15,11 @@ float int8_number(uint word, uint i, uint scale_bits) {
 }
 
 // Element i of the row at word `row` of a buffer of words.
-#define INT8_AT(words, row, i)                                             \
-  int8_number(words[int8_block(row, i) + 1 + (i) % kInt8Block / 4], i, \
-              words[int8_block(row, i)])
+#define INT8_AT(words, row, i) \
+  int8_number(words[int8_block(row, i) + 1 + (i) % kInt8Block / 4], i, words[int8_block(row, i)])
 // Elements i to i + 3, i a multiple of four.
-#define INT8_FOUR_AT(words, row, i)                                  \
-  int8_four(words[int8_block(row, i) + 1 + (i) % kInt8Block / 4], \
-            words[int8_block(row, i)])
+#define INT8_FOUR_AT(words, row, i) \
+  int8_four(words[int8_block(row, i) + 1 + (i) % kInt8Block / 4], words[int8_block(row, i)])
 vec4 int8_four(uint word, uint scale_bits) {
   return vec4(int8_number(word, 0, scale_bits), int8_number(word, 1, scale_bits),
               int8_number(word, 2, scale_bits), int8_number(word, 3, scale_bits));

@@ -1,6 +1,6 @@
 #version 450
-// One invocation per element, or per block of int8; y enumerates rows. With NARROW_STORAGE the cache
-// may be float16.
+// One invocation per element, or per block of int8; y enumerates rows. With NARROW_STORAGE the
+// cache may be float16.
 #extension GL_GOOGLE_include_directive : require
 #ifdef NARROW_STORAGE
 #extension GL_EXT_shader_16bit_storage : require
@@ -46,9 +46,8 @@ uint half_bits(float x) {
 const float kInt8Smallest = 7.888609052210118e-31;  // 2^-100
 const uint kInt8ScaleMaxBits = 0x7C010203u;
 
-// |a| / b to nearest, ties to even, by long division: built-in division may be off by a few units in
-// the last place.
-// Requires  a and b finite, b > 0; they and the quotient are normal
+// |a| / b to nearest, ties to even, by long division: built-in division may be off by a few units
+// in the last place. Requires  a and b finite, b > 0; they and the quotient are normal
 float quotient(float a, float b) {
   uint a_bits = floatBitsToUint(a) & 0x7FFFFFFFu;
   uint b_bits = floatBitsToUint(b);

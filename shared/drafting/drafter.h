@@ -29,8 +29,8 @@ class Drafter {
   // Drops activations of positions from `first` on; they will be sent again.
   virtual void drop_activations(std::uint32_t /*first*/) {}
 
-  // The answer after the current tokens may be much like these (PredictedDrafter). Drafters of their
-  // own text ignore it.
+  // The answer after the current tokens may be much like these (PredictedDrafter). Drafters of
+  // their own text ignore it.
   virtual void predict(std::vector<std::uint32_t> /*answer*/) {}
 
   // Grows a tree below the last token. Returns true when it is done, false if the budget ran out

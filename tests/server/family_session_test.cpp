@@ -12,14 +12,14 @@ namespace {
 using testing::FamilyModel;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr std::uint32_t kContext = 256;
+constexpr std::uint32_t kFamilyContext = 256;
 constexpr std::uint32_t kCount = 40;  // tokens of an answer
 
 // Sessions of a model of each family. The model drafts for itself, so many drafts are accepted.
 class FamilySessionTest : public ::testing::TestWithParam<std::string> {
  protected:
   TargetSession session() {
-    return {model_.decoder(), kContext, [](std::uint32_t) { return false; }};
+    return {model_.decoder(), kFamilyContext, [](std::uint32_t) { return false; }};
   }
 
   Tokens random_prompt(std::uint64_t seed, std::uint32_t count) {
@@ -44,7 +44,7 @@ class FamilySessionTest : public ::testing::TestWithParam<std::string> {
   }
 
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  FamilyModel model_{*backend_, GetParam(), kContext, testing::Weights::as_stored};
+  FamilyModel model_{*backend_, GetParam(), kFamilyContext, testing::Weights::as_stored};
 };
 
 SamplingParams at(float temperature) {
@@ -52,14 +52,14 @@ SamplingParams at(float temperature) {
 }
 
 TEST_P(FamilySessionTest, DraftsGivePlainDecodingsTokens) {
-  FamilyModel drafting(*backend_, GetParam(), kContext, testing::Weights::as_stored);
+  FamilyModel drafting(*backend_, GetParam(), kFamilyContext, testing::Weights::as_stored);
   const auto prompt = random_prompt(1, 30);
   for (const float temperature : {0.0f, 0.8f}) {
     const Tokens expected = plain(prompt, at(temperature));
     for (const TreeShape& shape : {TreeShape{.breadth = 1, .depth = 5, .nodes = 5},
                                    TreeShape{.breadth = 4, .depth = 4, .nodes = 24}}) {
       IndependentNetwork network(*backend_, drafting.decoder().config(), drafting.tensors(),
-                                 kContext);
+                                 kFamilyContext);
       TargetSession target = session();
       target.prefill({.base_count = 0, .tokens = prompt, .sampling = at(temperature)}).value();
       std::uint32_t accepted = 0;

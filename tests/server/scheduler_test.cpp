@@ -25,8 +25,8 @@ using testing::TapBy;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr std::uint32_t kContext = 160;
-constexpr wire::RunTerms kLockstep{.credit = kContext, .hold = wire::Hold::lockstep};
+constexpr std::uint32_t kSchedulerContext = 160;
+constexpr wire::RunTerms kLockstep{.credit = kSchedulerContext, .hold = wire::Hold::lockstep};
 
 struct RefusedRound {
   std::uint32_t round;
@@ -90,7 +90,7 @@ std::shared_ptr<Replies> Inbox::of(std::uint64_t connection_id) {
 class SchedulerTest : public ::testing::Test {
  protected:
   SessionParts parts() {
-    return {.decoder = decoder_, .context_count = kContext, .is_end = testing::is_toy_end};
+    return {.decoder = decoder_, .context_count = kSchedulerContext, .is_end = testing::is_toy_end};
   }
 
   Client client(std::uint64_t connection_id) {
@@ -110,7 +110,7 @@ class SchedulerTest : public ::testing::Test {
   ToyDecoder toy_{1};
   testing::DeviceFault no_fault_{.operation = testing::Operation::allocate, .n = 0};
   testing::FailingBackend backend_{make_cpu_backend({.threads = 1}), no_fault_};
-  Decoder decoder_{backend_, toy_.config, toy_.tensors, kContext};
+  Decoder decoder_{backend_, toy_.config, toy_.tensors, kSchedulerContext};
 };
 
 // A client that sends one prompt after another, drafts badly or well, and sometimes cancels,
@@ -330,8 +330,8 @@ TEST_F(ManyClientsTest, StayWithinSmallMemoryLimit) {
   std::vector<std::uint32_t> tokens(kMaskRowsMax, 5);
   {
     KvCache cache = decoder_.make_cache();
-    decoder_.append(cache, std::span(tokens).first(kContext));
-    decoder_.logits(0, kContext);
+    decoder_.append(cache, std::span(tokens).first(kSchedulerContext));
+    decoder_.logits(0, kSchedulerContext);
   }
   const std::uint64_t before = backend_.allocated_floats();
   const std::uint64_t limit = 2 * SessionStore::session_bytes(parts());

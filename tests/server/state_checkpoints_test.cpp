@@ -15,7 +15,7 @@ using testing::FamilyModel;
 using Tokens = std::vector<std::uint32_t>;
 using Floats = std::vector<float>;
 
-constexpr std::uint32_t kContext = 1000;
+constexpr std::uint32_t kHybridContext = 1000;
 constexpr std::uint32_t kAnswer = 4;
 
 struct Answer {
@@ -28,9 +28,9 @@ struct Answer {
 class StateCheckpointsTest : public ::testing::TestWithParam<std::string> {
  protected:
   SessionParts parts() {
-    return {.decoder = model_.decoder(), .context_count = kContext, .is_end = [](std::uint32_t) {
-              return false;
-            }};
+    return {.decoder = model_.decoder(),
+            .context_count = kHybridContext,
+            .is_end = [](std::uint32_t) { return false; }};
   }
   SessionStore store(const SessionStore::Limits& limits) {
     return {parts(), limits, [this] { return now_; }};
@@ -119,7 +119,7 @@ class StateCheckpointsTest : public ::testing::TestWithParam<std::string> {
   }
 
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  FamilyModel model_{*backend_, GetParam(), kContext, testing::Weights::as_stored};
+  FamilyModel model_{*backend_, GetParam(), kHybridContext, testing::Weights::as_stored};
   Random random_{5};
   Instant now_{std::chrono::hours(1)};
   std::uint64_t rows_run_ = 0;
@@ -221,7 +221,7 @@ TEST_P(StateCheckpointsTest, AbandonedPromptLeavesSharedPagesUncut) {
 
 TEST_P(StateCheckpointsTest, ReplacesCheckpointThatWasUsedLeastRecently) {
   constexpr std::uint32_t kCheckpoints = 3;
-  ASSERT_EQ(checkpoint_count(kContext), kCheckpoints);
+  ASSERT_EQ(checkpoint_count(kHybridContext), kCheckpoints);
   SessionStore shared = store({.sessions_max = 1, .kv_bytes_max = 64 << 20});
   ASSERT_EQ(shared.memory().checkpoints, kCheckpoints);
   std::vector<Tokens> prompts;
@@ -252,7 +252,7 @@ TEST_P(StateCheckpointsTest, TakeAtMostAQuarterOfTheMemoryAndLeaveAWholeContext)
         store({.sessions_max = 100, .kv_bytes_max = bytes}).memory();
     EXPECT_LE(memory.bytes, bytes);
     EXPECT_LE(memory.checkpoints * copy, bytes / 4);
-    EXPECT_GE(memory.pages, (kContext + kMaskRowsMax) / KvPool::kPageSlots);
+    EXPECT_GE(memory.pages, (kHybridContext + kMaskRowsMax) / KvPool::kPageSlots);
     EXPECT_EQ(memory.bytes_held, 0u);
   }
   EXPECT_GT(store({.sessions_max = 100, .kv_bytes_max = 20 * least}).memory().checkpoints, 0u);
