@@ -2,7 +2,7 @@
 """Writes a GGUF of random weights in the shape of a mixture of experts, of a dense model with as many active
 parameters, or of a hybrid, for timing this project and other engines on one file:
 
-    tests/bench/random_families.py moe --type q4_k -o moe.gguf
+    python3 random_families.py moe --type q4_k -o moe.gguf
     edgedraft-bench engine --model moe.gguf --widths 1,2,4,8,16,32,64 --peer llama-bench
 
     moe     2 layers of Qwen3-30B-A3B: 8 of 128 experts per token
@@ -10,22 +10,25 @@ parameters, or of a hybrid, for timing this project and other engines on one fil
     hybrid  8 layers of Qwen3.5-0.8B: 6 gated delta nets, 2 of attention
 
 The vocabulary is a small model's (--tokenizer), since engines differ in how many rows of logits a prompt computes.
-Needs numpy and llama.cpp's gguf package.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import struct
+from typing import Any
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter
 
-DEMO = os.path.join(os.path.dirname(__file__), "../../models/demo/target.gguf")
-VALUES = {  # per type: elements and bytes of a block, and the float16 scales it begins with
-    "q4_0": (32, 18, 1),
-    "q4_k": (256, 144, 2),
+from unpack_gguf import ALIGNMENT, ARRAY, F32, STRING, read_gguf
+
+DEMO = os.path.join(os.path.dirname(__file__), "../models/demo/target.gguf")
+VALUES = {  # per type: its number, elements and bytes of a block, and the float16 scales it begins with
+    "q4_0": (2, 32, 18, 1),
+    "q4_k": (12, 256, 144, 2),
 }
+NUMBER_TYPES = {bool: (7, "?"), int: (4, "I"), float: (6, "f")}
 QWEN3 = {
     "context_length": 4096,
     "embedding_length": 2048,
@@ -41,7 +44,12 @@ QWEN3 = {
 SHAPES = {
     "moe": (
         "qwen3moe",
-        {**QWEN3, "expert_count": 128, "expert_used_count": 8, "expert_feed_forward_length": 768},
+        {
+            **QWEN3,
+            "expert_count": 128,
+            "expert_used_count": 8,
+            "expert_feed_forward_length": 768,
+        },
     ),
     "dense": ("qwen3", QWEN3),
     "hybrid": (
@@ -70,10 +78,32 @@ SHAPES = {
 }
 
 
+def text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def stored(value: Any) -> bytes:
+    """A metadata value with its type."""
+    if isinstance(value, str):
+        return struct.pack("<I", STRING) + text(value)
+    if not isinstance(value, list):
+        number, form = NUMBER_TYPES[type(value)]
+        return struct.pack("<I" + form, number, value)
+    if isinstance(value[0], str):
+        return struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(
+            map(text, value)
+        )
+    number, form = NUMBER_TYPES[type(value[0])]
+    return struct.pack(f"<IIQ{len(value)}{form}", ARRAY, number, len(value), *value)
+
+
 class Writer:
-    def __init__(self, path: str, shape: str, kind: str) -> None:
+    def __init__(self, shape: str, kind: str) -> None:
         self.arch, self.keys = SHAPES[shape]
-        self.out = GGUFWriter(path, self.arch)
+        self.tensors: list[
+            tuple[str, int, list[int], np.ndarray]
+        ] = []  # innermost dimension first
         self.kind = kind
         self.random = np.random.default_rng(1)
 
@@ -81,21 +111,24 @@ class Writer:
         self, name: str, rows: int, cols: int, experts: int = 1, deviation: float = 0.0
     ) -> None:
         """Random bytes with constant scales; the default deviation keeps activations of order one."""
-        elements, size, scales = VALUES[self.kind]
+        number, elements, size, scales = VALUES[self.kind]
         deviation = deviation or cols**-0.5
         blocks = self.random.integers(
             0, 256, (experts * rows * cols // elements, size), dtype=np.uint8
         )
         # Four bits deviate by 4.6 steps; a Q4_K step is a six-bit scale, 32 on average.
         values = (
-            [deviation / 4.6] if scales == 1 else [deviation / 4.6 / 37, 7.5 * deviation / 4.6 / 37]
+            [deviation / 4.6]
+            if scales == 1
+            else [deviation / 4.6 / 37, 7.5 * deviation / 4.6 / 37]
         )
         blocks[:, : 2 * scales] = np.array(values, dtype=np.float16).view(np.uint8)
-        data = blocks.reshape(rows, -1) if experts == 1 else blocks.reshape(experts, rows, -1)
-        self.out.add_tensor(name, data, raw_dtype=GGMLQuantizationType[self.kind.upper()])
+        dims = [cols, rows] if experts == 1 else [cols, rows, experts]
+        self.tensors.append((name, number, dims, blocks))
 
     def vector(self, name: str, values: np.ndarray) -> None:
-        self.out.add_tensor(name, np.ascontiguousarray(values, dtype=np.float32))
+        values = np.ascontiguousarray(values, dtype="<f4")
+        self.tensors.append((name, F32, list(values.shape[::-1]), values))
 
     def ones(self, name: str, cols: int) -> None:
         self.vector(name, np.ones(cols))
@@ -103,7 +136,10 @@ class Writer:
     def attention(self, layer: str, gated: bool) -> None:
         k = self.keys
         dim, head = k["embedding_length"], k["attention.key_length"]
-        cols, kv_cols = k["attention.head_count"] * head, k["attention.head_count_kv"] * head
+        cols, kv_cols = (
+            k["attention.head_count"] * head,
+            k["attention.head_count_kv"] * head,
+        )
         self.matrix(layer + "attn_q.weight", 2 * cols if gated else cols, dim)
         self.matrix(layer + "attn_k.weight", kv_cols, dim)
         self.matrix(layer + "attn_v.weight", kv_cols, dim)
@@ -126,7 +162,8 @@ class Writer:
         self.matrix(layer + "ssm_beta.weight", heads, dim)
         self.matrix(layer + "ssm_out.weight", dim, inner)
         self.vector(
-            layer + "ssm_conv1d.weight", self.random.normal(0, 0.5, (mixed, k["ssm.conv_kernel"]))
+            layer + "ssm_conv1d.weight",
+            self.random.normal(0, 0.5, (mixed, k["ssm.conv_kernel"])),
         )
         self.vector(layer + "ssm_dt.bias", self.random.uniform(-1, 1, heads))
         self.vector(layer + "ssm_a", -self.random.uniform(0.5, 4, heads))
@@ -139,27 +176,25 @@ class Writer:
         suffix = "_exps.weight" if experts > 1 else ".weight"
         if experts > 1:
             self.vector(
-                layer + "ffn_gate_inp.weight", self.random.normal(0, dim**-0.5, (experts, dim))
+                layer + "ffn_gate_inp.weight",
+                self.random.normal(0, dim**-0.5, (experts, dim)),
             )
         self.matrix(layer + "ffn_gate" + suffix, inner, dim, experts)
         self.matrix(layer + "ffn_up" + suffix, inner, dim, experts)
         self.matrix(layer + "ffn_down" + suffix, dim, inner, experts)
 
-    def write(self, tokenizer: str) -> None:
-        for key, value in self.keys.items():
-            add = {int: self.out.add_uint32, float: self.out.add_float32, list: self.out.add_array}[
-                type(value)
-            ]
-            add(f"{self.arch}.{key}", value)
-        fields = GGUFReader(tokenizer).fields
-        words = fields["tokenizer.ggml.tokens"].contents()
-        self.out.add_tokenizer_model(fields["tokenizer.ggml.model"].contents())
-        self.out.add_tokenizer_pre("default")
-        self.out.add_token_list(words)
-        self.out.add_token_scores(fields["tokenizer.ggml.scores"].contents())
-        self.out.add_token_types(fields["tokenizer.ggml.token_type"].contents())
-        self.out.add_bos_token_id(fields["tokenizer.ggml.bos_token_id"].contents())
-        self.out.add_eos_token_id(fields["tokenizer.ggml.eos_token_id"].contents())
+    def write(self, path: str, tokenizer: str) -> None:
+        with open(tokenizer, "rb") as file:
+            known = read_gguf(file.read())[0]
+        metadata = {"general.architecture": self.arch}
+        metadata.update(
+            {f"{self.arch}.{key}": value for key, value in self.keys.items()}
+        )
+        metadata.update(
+            {key: known[key] for key in known if key.startswith("tokenizer.ggml.")}
+        )
+        metadata["tokenizer.ggml.pre"] = "default"
+        words = known["tokenizer.ggml.tokens"]
 
         dim = self.keys["embedding_length"]
         self.matrix("token_embd.weight", len(words), dim, deviation=1.0)
@@ -170,17 +205,31 @@ class Writer:
             layer = f"blk.{i}."
             self.ones(layer + "attn_norm.weight", dim)
             self.ones(
-                layer + ("post_attention_norm.weight" if is_hybrid else "ffn_norm.weight"), dim
+                layer
+                + ("post_attention_norm.weight" if is_hybrid else "ffn_norm.weight"),
+                dim,
             )
             if is_hybrid and (i + 1) % self.keys["full_attention_interval"] != 0:
                 self.delta_net(layer)
             else:
                 self.attention(layer, gated=is_hybrid)
             self.feed_forward(layer)
-        self.out.write_header_to_file()
-        self.out.write_kv_data_to_file()
-        self.out.write_tensors_to_file()
-        self.out.close()
+        with open(path, "wb") as out:
+            out.write(
+                b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(metadata))
+            )
+            for key, value in metadata.items():
+                out.write(text(key) + stored(value))
+            at = 0
+            for name, number, dims, data in self.tensors:
+                out.write(
+                    text(name)
+                    + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, number, at)
+                )
+                at += -(-data.nbytes // ALIGNMENT) * ALIGNMENT
+            for *_, data in self.tensors:
+                out.write(b"\0" * (-out.tell() % ALIGNMENT))
+                out.write(data.tobytes())
 
 
 def main() -> None:
@@ -189,14 +238,19 @@ def main() -> None:
     )
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument(
-        "--type", choices=VALUES, default="q4_k", help="of all matrices but the router's [q4_k]"
+        "--type",
+        choices=VALUES,
+        default="q4_k",
+        help="of all matrices but the router's [q4_k]",
     )
     parser.add_argument(
-        "--tokenizer", default=DEMO, help="a GGUF with a SentencePiece vocabulary [the demo target]"
+        "--tokenizer",
+        default=DEMO,
+        help="a GGUF with a SentencePiece vocabulary [the demo target]",
     )
     parser.add_argument("-o", "--out", required=True)
     args = parser.parse_args()
-    Writer(args.out, args.shape, args.type).write(args.tokenizer)
+    Writer(args.shape, args.type).write(args.out, args.tokenizer)
 
 
 if __name__ == "__main__":
