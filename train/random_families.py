@@ -24,10 +24,12 @@ import numpy as np
 from unpack_gguf import ALIGNMENT, ARRAY, F32, STRING, read_gguf
 
 DEMO = os.path.join(os.path.dirname(__file__), "../models/demo/target.gguf")
-VALUES = {  # per type: its number, elements and bytes of a block, and the float16 scales it begins with
-    "q4_0": (2, 32, 18, 1),
-    "q4_k": (12, 256, 144, 2),
-}
+VALUES = (
+    {  # per type: its number, elements and bytes of a block, and the float16 scales it begins with
+        "q4_0": (2, 32, 18, 1),
+        "q4_k": (12, 256, 144, 2),
+    }
+)
 NUMBER_TYPES = {bool: (7, "?"), int: (4, "I"), float: (6, "f")}
 QWEN3 = {
     "context_length": 4096,
@@ -44,12 +46,7 @@ QWEN3 = {
 SHAPES = {
     "moe": (
         "qwen3moe",
-        {
-            **QWEN3,
-            "expert_count": 128,
-            "expert_used_count": 8,
-            "expert_feed_forward_length": 768,
-        },
+        {**QWEN3, "expert_count": 128, "expert_used_count": 8, "expert_feed_forward_length": 768},
     ),
     "dense": ("qwen3", QWEN3),
     "hybrid": (
@@ -91,9 +88,7 @@ def stored(value: Any) -> bytes:
         number, form = NUMBER_TYPES[type(value)]
         return struct.pack("<I" + form, number, value)
     if isinstance(value[0], str):
-        return struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(
-            map(text, value)
-        )
+        return struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(map(text, value))
     number, form = NUMBER_TYPES[type(value[0])]
     return struct.pack(f"<IIQ{len(value)}{form}", ARRAY, number, len(value), *value)
 
@@ -101,9 +96,7 @@ def stored(value: Any) -> bytes:
 class Writer:
     def __init__(self, shape: str, kind: str) -> None:
         self.arch, self.keys = SHAPES[shape]
-        self.tensors: list[
-            tuple[str, int, list[int], np.ndarray]
-        ] = []  # innermost dimension first
+        self.tensors: list[tuple[str, int, list[int], np.ndarray]] = []  # innermost dimension first
         self.kind = kind
         self.random = np.random.default_rng(1)
 
@@ -118,9 +111,7 @@ class Writer:
         )
         # Four bits deviate by 4.6 steps; a Q4_K step is a six-bit scale, 32 on average.
         values = (
-            [deviation / 4.6]
-            if scales == 1
-            else [deviation / 4.6 / 37, 7.5 * deviation / 4.6 / 37]
+            [deviation / 4.6] if scales == 1 else [deviation / 4.6 / 37, 7.5 * deviation / 4.6 / 37]
         )
         blocks[:, : 2 * scales] = np.array(values, dtype=np.float16).view(np.uint8)
         dims = [cols, rows] if experts == 1 else [cols, rows, experts]
@@ -136,10 +127,7 @@ class Writer:
     def attention(self, layer: str, gated: bool) -> None:
         k = self.keys
         dim, head = k["embedding_length"], k["attention.key_length"]
-        cols, kv_cols = (
-            k["attention.head_count"] * head,
-            k["attention.head_count_kv"] * head,
-        )
+        cols, kv_cols = (k["attention.head_count"] * head, k["attention.head_count_kv"] * head)
         self.matrix(layer + "attn_q.weight", 2 * cols if gated else cols, dim)
         self.matrix(layer + "attn_k.weight", kv_cols, dim)
         self.matrix(layer + "attn_v.weight", kv_cols, dim)
@@ -162,8 +150,7 @@ class Writer:
         self.matrix(layer + "ssm_beta.weight", heads, dim)
         self.matrix(layer + "ssm_out.weight", dim, inner)
         self.vector(
-            layer + "ssm_conv1d.weight",
-            self.random.normal(0, 0.5, (mixed, k["ssm.conv_kernel"])),
+            layer + "ssm_conv1d.weight", self.random.normal(0, 0.5, (mixed, k["ssm.conv_kernel"]))
         )
         self.vector(layer + "ssm_dt.bias", self.random.uniform(-1, 1, heads))
         self.vector(layer + "ssm_a", -self.random.uniform(0.5, 4, heads))
@@ -176,8 +163,7 @@ class Writer:
         suffix = "_exps.weight" if experts > 1 else ".weight"
         if experts > 1:
             self.vector(
-                layer + "ffn_gate_inp.weight",
-                self.random.normal(0, dim**-0.5, (experts, dim)),
+                layer + "ffn_gate_inp.weight", self.random.normal(0, dim**-0.5, (experts, dim))
             )
         self.matrix(layer + "ffn_gate" + suffix, inner, dim, experts)
         self.matrix(layer + "ffn_up" + suffix, inner, dim, experts)
@@ -187,12 +173,8 @@ class Writer:
         with open(tokenizer, "rb") as file:
             known = read_gguf(file.read())[0]
         metadata = {"general.architecture": self.arch}
-        metadata.update(
-            {f"{self.arch}.{key}": value for key, value in self.keys.items()}
-        )
-        metadata.update(
-            {key: known[key] for key in known if key.startswith("tokenizer.ggml.")}
-        )
+        metadata.update({f"{self.arch}.{key}": value for key, value in self.keys.items()})
+        metadata.update({key: known[key] for key in known if key.startswith("tokenizer.ggml.")})
         metadata["tokenizer.ggml.pre"] = "default"
         words = known["tokenizer.ggml.tokens"]
 
@@ -205,9 +187,7 @@ class Writer:
             layer = f"blk.{i}."
             self.ones(layer + "attn_norm.weight", dim)
             self.ones(
-                layer
-                + ("post_attention_norm.weight" if is_hybrid else "ffn_norm.weight"),
-                dim,
+                layer + ("post_attention_norm.weight" if is_hybrid else "ffn_norm.weight"), dim
             )
             if is_hybrid and (i + 1) % self.keys["full_attention_interval"] != 0:
                 self.delta_net(layer)
@@ -215,16 +195,13 @@ class Writer:
                 self.attention(layer, gated=is_hybrid)
             self.feed_forward(layer)
         with open(path, "wb") as out:
-            out.write(
-                b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(metadata))
-            )
+            out.write(b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(metadata)))
             for key, value in metadata.items():
                 out.write(text(key) + stored(value))
             at = 0
             for name, number, dims, data in self.tensors:
                 out.write(
-                    text(name)
-                    + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, number, at)
+                    text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, number, at)
                 )
                 at += -(-data.nbytes // ALIGNMENT) * ALIGNMENT
             for *_, data in self.tensors:
@@ -238,15 +215,10 @@ def main() -> None:
     )
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument(
-        "--type",
-        choices=VALUES,
-        default="q4_k",
-        help="of all matrices but the router's [q4_k]",
+        "--type", choices=VALUES, default="q4_k", help="of all matrices but the router's [q4_k]"
     )
     parser.add_argument(
-        "--tokenizer",
-        default=DEMO,
-        help="a GGUF with a SentencePiece vocabulary [the demo target]",
+        "--tokenizer", default=DEMO, help="a GGUF with a SentencePiece vocabulary [the demo target]"
     )
     parser.add_argument("-o", "--out", required=True)
     args = parser.parse_args()
