@@ -97,10 +97,8 @@ Result<std::vector<std::uint32_t>> choose_tokens(const ConvertCommandOptions& o)
   auto chosen = choose_draft_tokens(
       *tokenizer, {.texts = {o.corpus}, .count = static_cast<std::uint32_t>(*o.draft_vocab)});
   if (!chosen) return chosen.error();
-  const double share =
-      100.0 * static_cast<double>(chosen->covered) / static_cast<double>(chosen->corpus_tokens);
   std::cerr << fmt::format("{} of {} tokens cover {:.2f} % of the corpus\n", chosen->tokens.size(),
-                           tokenizer->vocabulary_count(), share);
+                           tokenizer->vocabulary_count(), chosen->covered_percent());
   return std::move(chosen->tokens);
 }
 

@@ -64,10 +64,8 @@ Result<std::vector<std::uint32_t>> kept_tokens(const SplitCommandOptions& o) {
         "the head keeps {} of {} tokens, the first in the vocabulary; --text counts them instead\n",
         chosen->tokens.size(), tokenizer->vocabulary_count());
   } else {
-    const double share =
-        100.0 * static_cast<double>(chosen->covered) / static_cast<double>(chosen->corpus_tokens);
     std::cerr << fmt::format("{} of {} tokens cover {:.2f} % of the text\n", chosen->tokens.size(),
-                             tokenizer->vocabulary_count(), share);
+                             tokenizer->vocabulary_count(), chosen->covered_percent());
   }
   return std::move(chosen->tokens);
 }

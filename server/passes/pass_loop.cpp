@@ -53,7 +53,7 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
 
 PassLoop::StartReport PassLoop::measure_costs(Duration time_max) {
   EDGEDRAFT_CHECK(sessions_.count() == 0);
-  KvCache cache = sessions_.scratch_cache();
+  KvCache cache = sessions_.make_cache();
   EDGEDRAFT_CHECK(cache.reserve(options_.pass_rows_max));
   const Instant started = now_();
   StartReport report{.passes = measure_start_costs(

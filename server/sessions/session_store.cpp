@@ -223,7 +223,7 @@ Result<Session*> SessionStore::find_or_make(std::uint64_t connection_id,
   if (auto room = make_room(identity); !room) return room.error();
   std::optional<KvCache> cache;
   try {
-    cache.emplace(scratch_cache());
+    cache.emplace(make_cache());
   } catch (const DeviceError& e) {  // for the states of recurrent layers
     return Error{Errc::refused,
                  "no memory for another session (" + std::string(e.what()) + "): try again later"};
@@ -410,7 +410,7 @@ SessionStore::Memory SessionStore::memory() const {
   return memory;
 }
 
-KvCache SessionStore::scratch_cache() {
+KvCache SessionStore::make_cache() {
   return pools_.windowed ? parts_.decoder.make_cache(*pools_.whole, *pools_.windowed)
                          : parts_.decoder.make_cache(*pools_.whole);
 }

@@ -154,7 +154,7 @@ class SessionStore {
     std::uint32_t pages;        // size of the pool of layers without a window
     std::uint32_t pages_held;   // of them, held by sessions or the prefix index
     std::uint32_t pages_known;  // of them, in the prefix index
-    // Of layers with windows, and those in use.
+    // Size of the pool of layers with windows, and its pages in use.
     std::uint32_t windowed_pages = 0;
     std::uint32_t windowed_pages_held = 0;
     // Checkpoints of recurrent states that the memory holds, and those in use.
@@ -164,8 +164,8 @@ class SessionStore {
     std::uint64_t evictions;      // sessions evicted for others, idle or not
   };
   Memory memory() const;
-  // A cache without pages that belongs to no session.
-  KvCache scratch_cache();
+  // Returns a cache without pages, for a session or a pass of none.
+  KvCache make_cache();
 
  private:
   void let_go(Session& session);

@@ -26,6 +26,10 @@ struct DraftTokens {
   std::vector<std::uint32_t> tokens;  // ascending
   std::uint64_t corpus_tokens = 0;    // of the texts, without control tokens
   std::uint64_t covered = 0;          // number of those that are in `tokens`
+
+  double covered_percent() const {
+    return 100.0 * static_cast<double>(covered) / static_cast<double>(corpus_tokens);
+  }
 };
 
 // Chooses the control tokens, those that end an answer, and the most frequent tokens of the texts
