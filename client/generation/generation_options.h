@@ -79,8 +79,8 @@ struct GenerationTerms {
   // With WritingSide::automatic: hands over to the server if the geometric mean of the drafter's
   // last token probabilities is below this value.
   double handover_below = 0.5;
-  // What the answer may be much like, such as a text to edit. It holds no private text if it is to
-  // be sent; it is ignored if is_private.
+  // Text that the answer may repeat, such as one to edit; empty: none. Ignored if is_private, else
+  // it holds no private text.
   std::vector<std::uint32_t> prediction{};
   // Constraints of the answer; null: none. Only for the engine's thread from here on.
   std::shared_ptr<ConstraintFilter> filter{};

@@ -23,7 +23,7 @@ struct Prompt {
   std::optional<MarkedText> chat{};  // as rendered by the chat template
   bool is_private = false;
   std::uint32_t open_count = 0;  // if private: leading tokens that depend on nothing private
-  std::vector<std::uint32_t> prediction{};  // what the answer may be much like
+  std::vector<std::uint32_t> prediction{};  // text that the answer may repeat
 };
 
 // Receives an answer on the io_context's thread. An exception that it throws ends the answer and

@@ -69,7 +69,7 @@ class CostCurve {
   struct Anchor {
     double count;
     double seconds;
-    // Of samples near this count: fading number, and sum of their times over `seconds`'.
+    // Fading number of samples near this count, and sum of their times relative to `seconds`.
     double weight = 0.0;
     double factors = 0.0;
   };

@@ -9,12 +9,12 @@
 namespace edgedraft {
 namespace {
 
-// Tokens in a row that a prediction counts for before the answer begins.
+// Length of the run that a prediction counts as before the answer begins.
 constexpr std::uint32_t kTrusted = 8;
 // Longest run that is compared, and tokens of an edit that are looked over.
 constexpr std::uint32_t kRunMax = 32;
 constexpr std::uint32_t kEditMax = 4;
-// A run that is too short to say where an edited text goes on.
+// Shorter runs do not locate the place where an edited text continues.
 constexpr std::uint32_t kRunMin = 2;
 
 Score after_run(std::uint32_t run) {

@@ -20,8 +20,8 @@ namespace edgedraft {
 DraftTree prediction_tree(std::span<const std::uint32_t> prediction,
                           std::span<const std::uint32_t> answer, const TreeShape& shape);
 
-// A drafter to which a client may tell what an answer will be much like: an edited text, or a
-// form. The predicted text then joins the drafter's trees. Without a prediction it is the drafter.
+// Adds a client's prediction of an answer, such as the text to edit, to a drafter's trees. Without
+// a prediction it equals the drafter.
 class PredictedDrafter final : public Drafter {
  public:
   explicit PredictedDrafter(std::unique_ptr<Drafter> drafter);

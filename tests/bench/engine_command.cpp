@@ -76,7 +76,7 @@ registers (AMX) has two peaks for quantised and for bf16 weights: `share` refers
 instructions, `of tiles` to tiles, which are the machine's limit (a third of the bf16 peak,
 since activations have three times its digits). With a long --context the keys and values that
 attention reads (--kv-type) count as well: as bytes once per pass, as operations once per row.
-Of a mixture of experts a pass reads those that its rows choose, as if at random.
+A pass of a mixture reads the experts that its rows choose, estimated as random choices.
 
 Widths alternate, so a disturbance affects all of them. Every width's result is compared with
 that of width 1, bit for bit, if the device guarantees it (the CPU; a GPU with --deterministic).

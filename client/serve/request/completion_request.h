@@ -50,7 +50,7 @@ struct CompletionRequest {
   std::string template_variables{};     // variables of its template: a JSON object; empty: none
   std::string begun{};                  // start of its answer, which is not repeated
   std::vector<TextPrompt> prompts{};    // text completion only
-  std::string prediction{};             // what the answer may be much like; empty: unknown
+  std::string prediction{};             // text that the answer may repeat; empty: none
   std::uint32_t tokens_max = 0;
   SamplingParams sampling{};
   std::uint32_t choices = 1;  // answers per prompt

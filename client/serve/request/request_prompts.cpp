@@ -70,7 +70,7 @@ ApiResult<std::vector<Prompt>> RequestPrompts::of(const CompletionRequest& reque
   if (!hidden.masked) {
     for (Prompt& prompt : *prompts) prompt.is_private = hidden.privacy.is_local;
   }
-  // Nothing is proposed to a server for a request that stays here.
+  // A request that stays on the device proposes no hints.
   if (!hidden.privacy.is_local && !request.prediction.empty()) {
     if (request.prediction.size() > most)
       return too_long(request.prediction.size(), most, "prediction");

@@ -29,7 +29,7 @@ struct SplitText {
 // `whole`: the text is complete. Requires  thoughts != Thoughts::none
 SplitText split_thoughts(std::string_view text, Thoughts thoughts, bool whole);
 
-// What a chat template takes as the content of an answer: templates drop "<think>" themselves, but
+// Returns the content of an answer for a chat template. Templates drop "<think>" themselves, but
 // refuse channels.
 std::string_view content_of(std::string_view text);
 
