@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import struct
-from typing import Any
 
 import numpy as np
 
-from unpack_gguf import ALIGNMENT, ARRAY, F32, STRING, read_gguf
+from gguf_file import F32, read_gguf, write_gguf
 
 DEMO = os.path.join(os.path.dirname(__file__), "../models/demo/target.gguf")
 VALUES = (
@@ -30,7 +28,6 @@ VALUES = (
         "q4_k": (12, 256, 144, 2),
     }
 )
-NUMBER_TYPES = {bool: (7, "?"), int: (4, "I"), float: (6, "f")}
 QWEN3 = {
     "context_length": 4096,
     "embedding_length": 2048,
@@ -75,28 +72,10 @@ SHAPES = {
 }
 
 
-def text(value: str) -> bytes:
-    raw = value.encode()
-    return struct.pack("<Q", len(raw)) + raw
-
-
-def stored(value: Any) -> bytes:
-    """A metadata value with its type."""
-    if isinstance(value, str):
-        return struct.pack("<I", STRING) + text(value)
-    if not isinstance(value, list):
-        number, form = NUMBER_TYPES[type(value)]
-        return struct.pack("<I" + form, number, value)
-    if isinstance(value[0], str):
-        return struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(map(text, value))
-    number, form = NUMBER_TYPES[type(value[0])]
-    return struct.pack(f"<IIQ{len(value)}{form}", ARRAY, number, len(value), *value)
-
-
 class Writer:
     def __init__(self, shape: str, kind: str) -> None:
         self.arch, self.keys = SHAPES[shape]
-        self.tensors: list[tuple[str, int, list[int], np.ndarray]] = []  # innermost dimension first
+        self.tensors: dict[str, tuple[int, list[int], np.ndarray]] = {}  # type, shape, content
         self.kind = kind
         self.random = np.random.default_rng(1)
 
@@ -114,12 +93,12 @@ class Writer:
             [deviation / 4.6] if scales == 1 else [deviation / 4.6 / 37, 7.5 * deviation / 4.6 / 37]
         )
         blocks[:, : 2 * scales] = np.array(values, dtype=np.float16).view(np.uint8)
-        dims = [cols, rows] if experts == 1 else [cols, rows, experts]
-        self.tensors.append((name, number, dims, blocks))
+        shape = [rows, cols] if experts == 1 else [experts, rows, cols]
+        self.tensors[name] = (number, shape, blocks)
 
     def vector(self, name: str, values: np.ndarray) -> None:
         values = np.ascontiguousarray(values, dtype="<f4")
-        self.tensors.append((name, F32, list(values.shape[::-1]), values))
+        self.tensors[name] = (F32, list(values.shape), values)
 
     def ones(self, name: str, cols: int) -> None:
         self.vector(name, np.ones(cols))
@@ -195,18 +174,7 @@ class Writer:
                 self.attention(layer, gated=is_hybrid)
             self.feed_forward(layer)
         with open(path, "wb") as out:
-            out.write(b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(metadata)))
-            for key, value in metadata.items():
-                out.write(text(key) + stored(value))
-            at = 0
-            for name, number, dims, data in self.tensors:
-                out.write(
-                    text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, number, at)
-                )
-                at += -(-data.nbytes // ALIGNMENT) * ALIGNMENT
-            for *_, data in self.tensors:
-                out.write(b"\0" * (-out.tell() % ALIGNMENT))
-                out.write(data.tobytes())
+            write_gguf(out, metadata, self.tensors)
 
 
 def main() -> None:

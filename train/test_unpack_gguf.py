@@ -1,8 +1,8 @@
 """Targets from GGUF files."""
 
+import io
 import json
 import os
-import struct
 import tempfile
 import unittest
 
@@ -11,41 +11,16 @@ import torch
 import unpack_gguf
 from checkpoint import load_target
 from generate import written
+from gguf_file import write_gguf
 from model import Llama, LlamaConfig
 from split import SHIPPED
 
 
-def gguf_string(text):
-    return struct.pack("<Q", len(text.encode())) + text.encode()
-
-
-def gguf_value(item):
-    """A value preceded by its type."""
-    if isinstance(item, list):
-        whole = [gguf_value(element) for element in item]
-        return (
-            struct.pack("<I", 9)
-            + whole[0][:4]
-            + struct.pack("<Q", len(item))
-            + b"".join(element[4:] for element in whole)
-        )
-    if isinstance(item, str):
-        return struct.pack("<I", 8) + gguf_string(item)
-    form, kind = {bool: ("?", 7), int: ("I", 4), float: ("f", 6)}[type(item)]
-    return struct.pack("<I" + form, kind, item)
-
-
 def gguf_file(metadata, tensors):
     """Bytes of a file with the tensors (type, shape, bytes)."""
-    table, data = b"", b""
-    for name, (kind, shape, content) in tensors.items():
-        table += gguf_string(name) + struct.pack(
-            f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, len(data)
-        )
-        data += content + bytes(-len(content) % 32)
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
-    head += b"".join(gguf_string(key) + gguf_value(item) for key, item in metadata.items()) + table
-    return head + bytes(-len(head) % 32) + data
+    out = io.BytesIO()
+    write_gguf(out, metadata, tensors)
+    return out.getvalue()
 
 
 class UnpackGgufTest(unittest.TestCase):

@@ -1,0 +1,1 @@
+"""Seeds of the fuzz targets, by what they are: models, tokenizers, messages, other inputs."""
