@@ -48,45 +48,40 @@ vec4 four_of_q(uint head, uint column) {
   if (is_cut(column)) return vec4(q[at], q[at + 1], 0.0, 0.0);
   return vec4(q[at], q[at + 1], q[at + 2], q[at + 3]);
 }
-vec4 four_of_k(uint row, uint head, uint column) {
-  if (TYPE == kTypeI8) {
-    uint i = head + 4 * column;
-    if (VECTORS) return INT8_FOUR_AT(k_words, row, i);
-    vec2 two = vec2(INT8_AT(k_words, row, i), INT8_AT(k_words, row, i + 1));
-    if (is_cut(column)) return vec4(two, 0.0, 0.0);
-    return vec4(two, INT8_AT(k_words, row, i + 2), INT8_AT(k_words, row, i + 3));
-  }
-  uint at = row + head + 4 * column;
+
+// Returns four elements from `at` on, with zeros after the head's last.
+#define RETURN_FOUR(all, vectors, at, column)                      \
+  if (VECTORS) return vec4(vectors[at >> 2]);                      \
+  if (is_cut(column)) return vec4(all[at], all[at + 1], 0.0, 0.0); \
+  return vec4(all[at], all[at + 1], all[at + 2], all[at + 3])
 #ifdef NARROW_STORAGE
-  if (TYPE == kTypeF16) {
-    if (VECTORS) return vec4(half_k_vectors[at >> 2]);
-    if (is_cut(column)) return vec4(half_k[at], half_k[at + 1], 0.0, 0.0);
-    return vec4(half_k[at], half_k[at + 1], half_k[at + 2], half_k[at + 3]);
-  }
+#define RETURN_FOUR_IF_F16(all, vectors, at, column) \
+  if (TYPE == kTypeF16) { RETURN_FOUR(all, vectors, at, column); }
+#else
+#define RETURN_FOUR_IF_F16(all, vectors, at, column)
 #endif
-  if (VECTORS) return k_vectors[at >> 2];
-  if (is_cut(column)) return vec4(k[at], k[at + 1], 0.0, 0.0);
-  return vec4(k[at], k[at + 1], k[at + 2], k[at + 3]);
+// Returns the four int8 elements of the row from `i` on, times their scales.
+#define RETURN_FOUR_IF_I8(words, row, i, column)                              \
+  if (TYPE == kTypeI8) {                                                      \
+    if (VECTORS) return INT8_FOUR_AT(words, row, i);                          \
+    vec2 two = vec2(INT8_AT(words, row, i), INT8_AT(words, row, i + 1));      \
+    if (is_cut(column)) return vec4(two, 0.0, 0.0);                           \
+    return vec4(two, INT8_AT(words, row, i + 2), INT8_AT(words, row, i + 3)); \
+  }
+
+vec4 four_of_k(uint row, uint head, uint column) {
+  uint i = head + 4 * column;
+  RETURN_FOUR_IF_I8(k_words, row, i, column)
+  uint at = row + i;
+  RETURN_FOUR_IF_F16(half_k, half_k_vectors, at, column)
+  RETURN_FOUR(k, k_vectors, at, column);
 }
 vec4 four_of_v(uint row, uint head, uint column) {
-  if (TYPE == kTypeI8) {
-    uint i = head + 4 * column;
-    if (VECTORS) return INT8_FOUR_AT(v_words, row, i);
-    vec2 two = vec2(INT8_AT(v_words, row, i), INT8_AT(v_words, row, i + 1));
-    if (is_cut(column)) return vec4(two, 0.0, 0.0);
-    return vec4(two, INT8_AT(v_words, row, i + 2), INT8_AT(v_words, row, i + 3));
-  }
-  uint at = row + head + 4 * column;
-#ifdef NARROW_STORAGE
-  if (TYPE == kTypeF16) {
-    if (VECTORS) return vec4(half_v_vectors[at >> 2]);
-    if (is_cut(column)) return vec4(half_v[at], half_v[at + 1], 0.0, 0.0);
-    return vec4(half_v[at], half_v[at + 1], half_v[at + 2], half_v[at + 3]);
-  }
-#endif
-  if (VECTORS) return v_vectors[at >> 2];
-  if (is_cut(column)) return vec4(v[at], v[at + 1], 0.0, 0.0);
-  return vec4(v[at], v[at + 1], v[at + 2], v[at + 3]);
+  uint i = head + 4 * column;
+  RETURN_FOUR_IF_I8(v_words, row, i, column)
+  uint at = row + i;
+  RETURN_FOUR_IF_F16(half_v, half_v_vectors, at, column)
+  RETURN_FOUR(v, v_vectors, at, column);
 }
 
 // score + a . b, element by element.
