@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "client/commands/terminal_conversation.h"
-#include "client/serve/text/thoughts.h"
+#include "client/text/thoughts.h"
 #include "shared/base/ascii.h"
 #include "shared/base/printable.h"
 #include "shared/program/interrupt.h"

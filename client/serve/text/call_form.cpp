@@ -5,7 +5,7 @@
 #include <sstream>
 #include <utility>
 
-#include "client/serve/text/begun_mark.h"
+#include "client/text/begun_mark.h"
 
 namespace edgedraft::client {
 namespace {

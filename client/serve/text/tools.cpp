@@ -6,8 +6,8 @@
 
 #include "client/json_line.h"
 #include "client/serve/schema/schema_grammar.h"
-#include "client/serve/text/begun_mark.h"
-#include "client/serve/text/thoughts.h"
+#include "client/text/begun_mark.h"
+#include "client/text/thoughts.h"
 #include "shared/model/utf8.h"
 
 namespace edgedraft::client {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/serve/text/begun_mark.h"
+#include "client/text/begun_mark.h"
 #include "shared/model/utf8.h"
 
 namespace edgedraft::client {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "client/serve/text/call_form.h"
-#include "client/serve/text/thoughts.h"
+#include "client/text/thoughts.h"
 #include "shared/model/tokenizer.h"
 #include "shared/privacy/taint_ledger.h"
 

@@ -1,9 +1,9 @@
-#include "client/serve/text/thoughts.h"
+#include "client/text/thoughts.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "client/serve/text/begun_mark.h"
+#include "client/text/begun_mark.h"
 
 namespace edgedraft::client {
 namespace {
