@@ -12,9 +12,9 @@
 #include "shared/drafting/bundle_config.h"
 #include "shared/drafting/drafter_kind.h"
 #include "shared/model/config.h"
-#include "shared/model/convert/model_plan.h"
 #include "shared/model/gguf.h"
 #include "shared/model/gguf_writer.h"
+#include "shared/model/model_plan.h"
 #include "shared/model/safetensors.h"
 #include "shared/tensor/dtype.h"
 

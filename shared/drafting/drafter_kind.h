@@ -12,8 +12,8 @@
 #include "shared/drafting/drafter.h"
 #include "shared/drafting/tap.h"
 #include "shared/model/config.h"
-#include "shared/model/convert/model_plan.h"
 #include "shared/model/gguf.h"
+#include "shared/model/model_plan.h"
 #include "shared/runtime/backend.h"
 #include "shared/tensor/dtype.h"
 

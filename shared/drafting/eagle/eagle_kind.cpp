@@ -9,9 +9,9 @@
 #include "shared/drafting/drafter_fit.h"
 #include "shared/drafting/feature_network.h"
 #include "shared/drafting/network_kind.h"
-#include "shared/model/convert/hf_model.h"
-#include "shared/model/convert/model_plan.h"
+#include "shared/model/families/checkpoint_reader.h"
 #include "shared/model/json_file.h"
+#include "shared/model/model_plan.h"
 #include "shared/model/safetensors.h"
 
 namespace edgedraft {

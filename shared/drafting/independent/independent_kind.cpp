@@ -10,9 +10,9 @@
 #include "shared/drafting/network_kind.h"
 #include "shared/model/config.h"
 #include "shared/model/convert/convert.h"
-#include "shared/model/convert/model_plan.h"
 #include "shared/model/families/family.h"
 #include "shared/model/gguf.h"
+#include "shared/model/model_plan.h"
 #include "shared/model/tokenizer.h"
 #include "shared/runtime/kv_cache.h"
 

@@ -13,9 +13,9 @@
 #include "shared/drafting/medusa/medusa_drafter.h"
 #include "shared/drafting/network_kind.h"
 #include "shared/drafting/state_tap.h"
-#include "shared/model/convert/hf_model.h"
-#include "shared/model/convert/model_plan.h"
 #include "shared/model/decoder_tensors.h"
+#include "shared/model/families/checkpoint_reader.h"
+#include "shared/model/model_plan.h"
 #include "shared/model/safetensors.h"
 #include "shared/speculative/tree_growth.h"
 

@@ -10,11 +10,11 @@
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/moa/moa_tap.h"
 #include "shared/drafting/network_kind.h"
-#include "shared/model/convert/hf_model.h"
-#include "shared/model/convert/model_plan.h"
 #include "shared/model/decoder_tensors.h"
+#include "shared/model/families/checkpoint_reader.h"
 #include "shared/model/families/family.h"
 #include "shared/model/json_file.h"
+#include "shared/model/model_plan.h"
 
 namespace edgedraft {
 namespace {

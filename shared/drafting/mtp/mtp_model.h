@@ -4,8 +4,8 @@
 
 #include "shared/base/error.h"
 #include "shared/drafting/feature_network.h"
-#include "shared/model/convert/model_plan.h"
 #include "shared/model/gguf.h"
+#include "shared/model/model_plan.h"
 
 namespace edgedraft {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "shared/base/error.h"
-#include "shared/model/convert/model_plan.h"
+#include "shared/model/model_plan.h"
 #include "shared/tensor/dtype.h"
 
 namespace edgedraft {

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "shared/model/convert/hf_keys.h"
+#include "shared/model/families/hf_keys.h"
 #include "shared/model/json_file.h"
 #include "shared/model/tensor_shapes.h"
 #include "shared/model/tokenizer/vocabulary.h"
@@ -213,7 +213,7 @@ Result<HfConfig> parse_config(const json& file, const SafetensorsModel* checkpoi
   out.family = &family;
   out.has_images = file.contains("vision_config");
   const json config = whole_config(file, family);
-  HfKeys keys(config, checkpoint, out);
+  HfKeys keys(config, checkpoint, family.architecture, out);
   read_sizes(keys, std::ranges::find(family.keys, "expert_count") != family.keys.end());
   read_rope(keys, family);
   read_window(keys);

@@ -3,25 +3,21 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "shared/base/error.h"
 #include "shared/model/config.h"
 #include "shared/model/families/family.h"
-#include "shared/model/gguf_writer.h"
+#include "shared/model/families/hf_keys.h"
 
 namespace edgedraft {
 
 class SafetensorsModel;
 
 // Contents of config.json. Its keys are translated to GGUF's, which give the plan.
-struct HfConfig {
+struct HfConfig : HfValues {
   const Family* family = nullptr;
-  GgufMetadata metadata;  // keys of the architecture
   DecoderConfig decoder;
-  std::vector<std::pair<std::string, std::vector<float>>> vectors;  // tensors of the file
   bool tied_embeddings = false;
   bool has_images = false;  // the checkpoint has parts that see images
   std::optional<std::uint32_t> bos_id;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "shared/base/error.h"
-#include "shared/model/convert/model_plan.h"
+#include "shared/model/model_plan.h"
 #include "shared/model/tokenizer.h"
 
 namespace edgedraft {

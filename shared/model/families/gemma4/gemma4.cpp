@@ -3,9 +3,9 @@
 #include <optional>
 #include <utility>
 
-#include "shared/model/convert/hf_keys.h"
-#include "shared/model/convert/hf_model.h"
+#include "shared/model/families/checkpoint_reader.h"
 #include "shared/model/families/family.h"
+#include "shared/model/families/hf_keys.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tensor_shapes.h"
 

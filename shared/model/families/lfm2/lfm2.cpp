@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "shared/model/convert/hf_keys.h"
 #include "shared/model/families/family.h"
+#include "shared/model/families/hf_keys.h"
 #include "shared/model/tensor_shapes.h"
 
 namespace edgedraft {

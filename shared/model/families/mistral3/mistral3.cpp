@@ -1,5 +1,5 @@
-#include "shared/model/convert/hf_keys.h"
 #include "shared/model/families/family.h"
+#include "shared/model/families/hf_keys.h"
 
 namespace edgedraft {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "shared/model/convert/hf_keys.h"
 #include "shared/model/families/family.h"
+#include "shared/model/families/hf_keys.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tensor_shapes.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "shared/model/convert/hf_keys.h"
 #include "shared/model/families/family.h"
+#include "shared/model/families/hf_keys.h"
 
 namespace edgedraft {
 

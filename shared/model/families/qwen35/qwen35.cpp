@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <string>
 
-#include "shared/model/convert/hf_model.h"
+#include "shared/model/families/checkpoint_reader.h"
 #include "shared/model/families/qwen35/hybrid.h"
 #include "shared/model/tensor_shapes.h"
 

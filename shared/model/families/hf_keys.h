@@ -5,21 +5,29 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shared/base/error.h"
+#include "shared/model/gguf_writer.h"
 
 namespace edgedraft {
 
-struct HfConfig;
 class SafetensorsModel;
+
+// Keys and tensors of a file that config.json gives.
+struct HfValues {
+  GgufMetadata metadata;                                            // keys of the architecture
+  std::vector<std::pair<std::string, std::vector<float>>> vectors;  // tensors
+};
 
 // Translates keys of config.json to GGUF's of an architecture. After the first error it returns
 // neutral values, so a family translates all it has and the caller checks once.
 class HfKeys {
  public:
-  // `out` has its family.
-  HfKeys(const nlohmann::json& config, const SafetensorsModel* checkpoint, HfConfig& out);
+  // `architecture` is GGUF's, whose keys go to `out`.
+  HfKeys(const nlohmann::json& config, const SafetensorsModel* checkpoint,
+         std::string_view architecture, HfValues& out);
 
   // Whether the key is there and not null.
   bool has(const char* from) const;
@@ -78,7 +86,7 @@ class HfKeys {
   const nlohmann::json& config_;
   const SafetensorsModel* checkpoint_;
   std::string prefix_;
-  HfConfig& out_;
+  HfValues& out_;
   std::uint32_t rotated_ = 0;
   std::optional<Error> error_;
 };

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "shared/base/bytes.h"
-#include "shared/model/convert/model_plan.h"
+#include "shared/model/model_plan.h"
 
 namespace edgedraft {
 

@@ -1,11 +1,10 @@
-#include "shared/model/convert/hf_keys.h"
+#include "shared/model/families/hf_keys.h"
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "shared/model/convert/hf_config.h"
 #include "shared/model/json_file.h"
 #include "shared/model/safetensors.h"
 
@@ -28,10 +27,11 @@ const json* object_at(const json& config, const char* key) {
 
 }  // namespace
 
-HfKeys::HfKeys(const json& config, const SafetensorsModel* checkpoint, HfConfig& out)
+HfKeys::HfKeys(const json& config, const SafetensorsModel* checkpoint,
+               std::string_view architecture, HfValues& out)
     : config_(config),
       checkpoint_(checkpoint),
-      prefix_(std::string(out.family->architecture) + "."),
+      prefix_(std::string(architecture) + "."),
       out_(out) {}
 
 void HfKeys::fail(Error error) {

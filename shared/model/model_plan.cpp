@@ -1,10 +1,10 @@
-#include "shared/model/convert/model_plan.h"
+#include "shared/model/model_plan.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "shared/base/progress.h"
-#include "shared/model/convert/source_rows.h"
+#include "shared/model/source_rows.h"
 
 namespace edgedraft {
 namespace {

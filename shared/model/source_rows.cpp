@@ -1,4 +1,4 @@
-#include "shared/model/convert/source_rows.h"
+#include "shared/model/source_rows.h"
 
 #include <algorithm>
 #include <cstring>
