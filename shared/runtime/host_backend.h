@@ -59,7 +59,6 @@ class HostBackend : public Backend {
   void read(const Matrix& from, std::span<float> to) override;
   void read_cache(const CacheRows& from, std::span<float> to) override;
 
- protected:
   // The first element; row r starts r * m.stride later. Checks that the matrix is inside its
   // buffer.
   static float* data(const Matrix& m);
