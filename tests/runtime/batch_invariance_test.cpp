@@ -3,6 +3,7 @@
 #include "shared/base/check.h"
 #include "shared/runtime/layer.h"
 #include "tests/runtime/op_test.h"
+#include "tests/runtime/typed_cache.h"
 
 // Lossless drafting relies on this: a row's bits do not depend on the other rows of its call. Each
 // test runs rows together and one by one and compares bytes.
@@ -160,7 +161,7 @@ class PathTest : public OpTest {
   static constexpr HeadShape kHeads{.query_heads = 6, .kv_heads = 2, .head_dim = 48};
 
   void expect_paths_match(std::uint32_t prefix, std::span<const AncestorMask> masks,
-                          std::uint32_t window = 0) {
+                          std::uint32_t window = 0, DType type = DType::f32) {
     const auto rows = static_cast<std::uint32_t>(masks.size());
     const std::uint32_t capacity = prefix + rows;
     const std::size_t cols = kHeads.kv_cols();
@@ -168,7 +169,7 @@ class PathTest : public OpTest {
     const Floats values = random_floats(prefix + 2, capacity * cols);
     const OwnedMatrix q = matrix_of(backend(), rows, kHeads.query_cols(),
                                     random_floats(3, std::size_t{rows} * kHeads.query_cols()));
-    const Floats together = attend(q.all(), keys, values, prefix, masks, window);
+    const Floats together = attend(q.all(), keys, values, prefix, masks, window, type);
 
     for (std::uint32_t r = 0; r < rows; ++r) {
       Floats path_keys = keys;
@@ -184,25 +185,27 @@ class PathTest : public OpTest {
                     path_values.begin() + static_cast<std::ptrdiff_t>(to));
       }
       const Floats alone =
-          attend(q.all().row_range(r, 1), path_keys, path_values, prefix + count, {}, window);
+          attend(q.all().row_range(r, 1), path_keys, path_values, prefix + count, {}, window, type);
       ASSERT_TRUE(same_bytes(row_of(together, r, kHeads.query_cols()), alone))
           << "row " << r << " of " << rows << " after " << prefix << ", window " << window;
     }
   }
 
   Floats attend(const Matrix& q, const Floats& keys, const Floats& values, std::uint32_t prefix,
-                std::span<const AncestorMask> masks, std::uint32_t window) {
+                std::span<const AncestorMask> masks, std::uint32_t window, DType type) {
     const auto capacity = static_cast<std::uint32_t>(keys.size() / kHeads.kv_cols());
-    const OwnedMatrix keys_matrix = matrix_of(backend(), capacity, kHeads.kv_cols(), keys);
-    const OwnedMatrix values_matrix = matrix_of(backend(), capacity, kHeads.kv_cols(), values);
+    TypedCache stored_keys(backend(), type, capacity, kHeads.kv_cols());
+    TypedCache stored_values(backend(), type, capacity, kHeads.kv_cols());
+    stored_keys.store(0, keys);
+    stored_values.store(0, values);
     std::vector<std::uint32_t> positions(q.rows, prefix - 1);
     for (std::size_t r = 0; r < masks.size(); ++r) {
       for (std::uint32_t j = 0; j < kMaskRowsMax; ++j) positions[r] += masks[r].test(j) ? 1 : 0;
     }
     const OwnedMatrix y(backend(), q.rows, kHeads.query_cols());
     backend().attention({.q = q,
-                         .keys = keys_matrix.all(),
-                         .values = values_matrix.all(),
+                         .keys = stored_keys.view(),
+                         .values = stored_values.view(),
                          .prefix = prefix,
                          .masks = masks,
                          .heads = kHeads,
@@ -236,6 +239,16 @@ TEST_P(PathTest, WindowedTreeEqualsPlainDecoding) {
     for (const std::uint32_t window : {4u, 40u, 130u}) {
       expect_paths_match(prefix, random_tree(window, 62), window);
     }
+  }
+}
+
+TEST_P(PathTest, RoundedKeysAndValuesEqualPlainDecoding) {
+  for (const DType type : kCacheTypes) {
+    if (type == DType::f32 || !backend().takes_cache_type(type)) continue;
+    SCOPED_TRACE(std::string(traits(type).name));
+    expect_paths_match(130, causal_masks(70), 0, type);
+    expect_paths_match(5, random_tree(1, 62), 0, type);
+    expect_paths_match(200, random_tree(2, 33), 40, type);
   }
 }
 
