@@ -16,21 +16,22 @@ usage: $0 [--serve [--port PORT]] [--build DIR] [DRAFTER]
   DRAFTER      bundle in models/demo: moa-tli0, moa-tli1, eagle, eagle-hass, independent or independent-2 [moa-tli0]
 EOF
 }
+refuse() { echo "$0: $1" >&2; usage >&2; exit 2; }
 serves=no port=7430 bin='' drafter=moa-tli0
 while [ $# -gt 0 ]; do
   case $1 in
     --serve) serves=yes; shift ;;
-    --port) [ $# -gt 1 ] || { usage >&2; exit 2; }; port=$2; shift 2 ;;
-    --build) [ $# -gt 1 ] || { usage >&2; exit 2; }; bin=$2; shift 2 ;;
+    --port) [ $# -gt 1 ] || refuse "$1 has no value"; port=$2; shift 2 ;;
+    --build) [ $# -gt 1 ] || refuse "$1 has no value"; bin=$2; shift 2 ;;
     -h | --help) usage; exit 0 ;;
-    -*) usage >&2; exit 2 ;;
+    -*) refuse "unknown option '$1'" ;;
     *) drafter=$1; shift ;;
   esac
 done
 [ -z "$bin" ] || bin=$(realpath -m "$bin")
 cd "$(dirname "$0")/.."
 models=models/demo
-[ -f "$models/$drafter.gguf" ] || { usage >&2; exit 2; }
+[ -f "$models/$drafter.gguf" ] || refuse "unknown drafter '$drafter'"
 
 bold='' plain=''
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' plain=$'\e[0m'; fi

@@ -16,17 +16,18 @@ usage: $0 [--network NAME] [--pace FILE] [--drafter NAME] [--build DIR] [PROMPT]
                    [build/release, built by scripts/demo.sh]
 EOF
 }
+refuse() { echo "$0: $1" >&2; usage >&2; exit 2; }
 network=paper-4g pace='' drafter=moa-tli0 bin=''
 prompt="Tell me a story about a dog and a ball."
 while [ $# -gt 0 ]; do
   case $1 in
-    --network | --pace | --drafter | --build) [ $# -gt 1 ] || { usage >&2; exit 2; } ;;&
+    --network | --pace | --drafter | --build) [ $# -gt 1 ] || refuse "$1 has no value" ;;&
     --network) network=$2; shift 2 ;;
     --pace) pace=$2; shift 2 ;;
     --drafter) drafter=$2; shift 2 ;;
     --build) bin=$2; shift 2 ;;
     -h | --help) usage; exit 0 ;;
-    -*) usage >&2; exit 2 ;;
+    -*) refuse "unknown option '$1'" ;;
     *) prompt=$1; shift ;;
   esac
 done

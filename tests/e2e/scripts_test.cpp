@@ -72,6 +72,15 @@ TEST(DemoTest, ReportsTakenPortBeforePage) {
   served.signal(SIGTERM);
 }
 
+TEST(ScriptsTest, NameMistypedOption) {
+  const test::TemporaryDirectory scratch;
+  for (const char* name : {"demo.sh", "side-by-side.sh"}) {
+    Process mistyped({script(name), "--biuld", "x"}, scratch / name);
+    EXPECT_EQ(mistyped.wait(), 2);
+    EXPECT_NE(mistyped.err().find("unknown option '--biuld'"), std::string::npos) << mistyped.err();
+  }
+}
+
 TEST(SideBySideTest, NamesUnknownNetworkBeforeStarting) {
   const test::TemporaryDirectory scratch;
   const auto build = std::filesystem::path(EDGEDRAFT_CLIENT).parent_path().parent_path();
