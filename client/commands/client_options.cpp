@@ -88,9 +88,11 @@ Result<void> check_indexes(const DrafterWishes& wishes) {
 Result<void> check_drafter(const OptionValues& o) {
   const DrafterWishes& wishes = o.config.drafter;
   if (wishes.bundles.empty()) {
-    return usage_error(
-        "the bundle is missing: give --bundle FILE.gguf, the same file as the server's (see "
-        "--help)");
+    return usage_error(o.plain
+                           ? "--plain needs the tokenizer: give --bundle FILE.gguf, the target or "
+                             "any other GGUF with its tokenizer"
+                           : "the bundle is missing: give --bundle FILE.gguf, the same file as "
+                             "the server's (see --help)");
   }
   if (o.plain && !(wishes.kind.empty() && wishes.merge.empty() && wishes.indexes.empty())) {
     return usage_error("--plain disables drafting: remove --drafter, --drafter-merge and --index");

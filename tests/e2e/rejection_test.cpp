@@ -185,6 +185,7 @@ TEST_F(RejectionTest, UsageErrorsExitWithTwoAndNameOption) {
   expect_refused(joined(bundle, {"-p", "x", "--oracle-seed", "2"}), 2, "--oracle");
   expect_refused(joined(bundle, {"-p", "x", "--pin", "md5:12"}), 2, "pin");
   expect_refused({"-p", "x"}, 2, "--bundle");
+  expect_refused({"-p", "x", "--plain"}, 2, "--plain needs the tokenizer: give --bundle");
   expect_refused(joined(bundle, {"-p", " \n"}), 2, "the prompt is empty");
   expect_refused(joined(bundle, {"-p", "x", "--memory", "1KB"}), 5,
                  "--memory 1.0 KiB is too little");
