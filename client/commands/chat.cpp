@@ -1,6 +1,7 @@
 #include "client/commands/commands.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <optional>
 #include <vector>
@@ -43,6 +44,7 @@ class Chat {
         template_(chat_template),
         terminal_(terminal),
         json_(options.answer.config.json),
+        awaits_check_(options.answer.config.generation.resync == wire::ResyncPolicy::check),
         system_(options.system) {
     reset();
   }
@@ -67,6 +69,7 @@ class Chat {
         if (auto taken = take_turn(line); !taken) return taken.error();
       }
     }
+    if (is_unchecked_) std::cerr << "the last answer remains unchecked" << std::endl;
     if (!json_ && !answers_.empty()) say("total: " + account(total()));
     if (interrupted()) return kInterruptedExitCode;
     // A user at a terminal has seen the failure.
@@ -76,7 +79,7 @@ class Chat {
  private:
   void reset() {
     messages_.clear();
-    may_settle_ = false;
+    may_settle_ = is_unchecked_ = false;
     if (!system_.empty()) messages_.push_back({.role = "system", .content = system_});
   }
 
@@ -111,8 +114,15 @@ class Chat {
     messages_.push_back({.role = "assistant", .content = std::string(content_of(report->text))});
     answers_.push_back(report->stats);
     may_settle_ = true;
+    note_unchecked(*report);
     tell(*report);
     return {};
+  }
+
+  void note_unchecked(const RunReport& report) {
+    is_unchecked_ =
+        awaits_check_ && report.end != GenerationEnd::cancelled &&
+        std::ranges::find(report.provenance, Provenance::offline) != report.provenance.end();
   }
 
   void leave_out_turn(const Error& error) {
@@ -135,6 +145,7 @@ class Chat {
     }
     if (!*report) return {};
     answers_.back() = (*report)->stats;
+    note_unchecked(**report);
     if (!messages_.empty() && messages_.back().role == "assistant") {
       messages_.back().content = content_of((*report)->text);
     }
@@ -169,10 +180,12 @@ class Chat {
   const ChatTemplate& template_;
   Terminal terminal_;
   bool json_;
+  bool awaits_check_;  // text written offline is to be checked
   std::string system_;
   std::vector<ChatMessage> messages_;
   std::vector<GenerationStats> answers_;
   bool may_settle_ = false;      // the last turn has an answer and was kept
+  bool is_unchecked_ = false;    // the last answer has text that the server has not checked
   std::optional<Errc> failure_;  // error of the first failed turn that was sent
 };
 
