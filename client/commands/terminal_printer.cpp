@@ -36,6 +36,8 @@ void TerminalPrinter::restart_at(std::uint32_t count) {
   detokenizer_.emplace(tokenizer_, leading_space_);
   restored_.reset();
   if (placeholders_) restored_.emplace(*placeholders_);
+  channels_.reset();
+  if (leading_space_ == LeadingSpace::strip) channels_.emplace();
   for (std::uint32_t i = 0; i < count; ++i) (void)seen(detokenizer_->push(tokens_[i]));
   shown_count_ = count;
 }
@@ -46,7 +48,8 @@ std::string TerminalPrinter::text() const {
 }
 
 std::string TerminalPrinter::seen(const std::string& text) {
-  return restored_ ? restored_->push(text).text : text;
+  const std::string real = restored_ ? restored_->push(text).text : text;
+  return channels_ ? channels_->push(real) : real;
 }
 
 void TerminalPrinter::on_token(std::uint32_t token, Provenance provenance) {
@@ -103,7 +106,7 @@ void TerminalPrinter::mark(const std::string& what) {
   line_.clear();
   if (repeat_line_) {
     // Show the correction from the start of its line.
-    const std::string right = text();
+    const std::string right = channels_ ? ChannelText().push(text()) : text();
     const std::size_t line_begin = right.rfind('\n');
     line_ = line_begin == std::string::npos ? right : right.substr(line_begin + 1);
     streams_.text << printable(line_, Lines::many);
@@ -134,7 +137,11 @@ void TerminalPrinter::finish() {
   const auto count = static_cast<std::uint32_t>(tokens_.size());
   show_to(count);
   std::string rest = seen(detokenizer_->finish());
-  if (restored_) rest += restored_->finish().text;
+  if (restored_) {
+    const std::string held = restored_->finish().text;
+    rest += channels_ ? channels_->push(held) : held;
+  }
+  if (channels_) rest += channels_->finish();
   show(rest, count == 0 ? Provenance::verified : provenance_.back());
   if (display_ == Display::silent) return;
   if (!line_.empty()) streams_.text << '\n';

@@ -8,6 +8,7 @@
 
 #include "client/generation/generation.h"
 #include "client/privacy/restored_text.h"
+#include "client/text/channel_text.h"
 #include "shared/model/tokenizer.h"
 
 namespace edgedraft::client {
@@ -20,7 +21,8 @@ enum class Display : std::uint8_t {
   silent,       // notes only
 };
 
-// Shows an answer as it arrives. Notes ("offline: ...") go into the text on a terminal, otherwise
+// Shows an answer as it arrives. Text without a chat template (LeadingSpace::keep) keeps the marks
+// of channels. Notes ("offline: ...") go into the text on a terminal, otherwise
 // to their own stream.
 //
 // Requires  tokenizer and streams outlive it
@@ -51,7 +53,7 @@ class TerminalPrinter final : public GenerationObserver {
 
  private:
   bool live() const { return display_ == Display::live_styled || display_ == Display::live_plain; }
-  // Restores placeholders for display.
+  // Restores placeholders and removes the marks of channels for display.
   std::string seen(const std::string& text);
   // Writes the tokens below `count` that are not shown yet.
   void show_to(std::uint32_t count);
@@ -69,6 +71,7 @@ class TerminalPrinter final : public GenerationObserver {
   std::optional<Detokenizer> detokenizer_;  // after the shown tokens
   std::shared_ptr<const Placeholders> placeholders_;
   std::optional<RestoredText> restored_;  // after the shown tokens; empty without placeholders
+  std::optional<ChannelText> channels_;   // after the shown tokens; empty without a chat template
   std::uint32_t shown_count_ = 0;
   std::uint32_t final_count_ = 0;  // leading tokens that are final
   std::string line_;               // text of the current line

@@ -9,7 +9,6 @@ namespace edgedraft::client {
 namespace {
 
 constexpr std::string_view kBegin = "<think>";
-constexpr std::string_view kChannel = "<|channel|>";
 constexpr std::string_view kMessage = "<|message|>";
 constexpr std::string_view kMessageEnd = "<|end|>";
 constexpr std::string_view kBlanks = " \t\r\n";

@@ -5,6 +5,8 @@
 
 namespace edgedraft::client {
 
+// Begins a message of a channel.
+inline constexpr std::string_view kChannel = "<|channel|>";
 // End of a thought.
 inline constexpr std::string_view kThoughtEnd = "</think>";
 

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdio>
 #include <sstream>
+#include <string_view>
 
 #include "tests/model/tiny_tokenizer.h"
 
@@ -24,6 +27,15 @@ class TerminalPrinterTest : public ::testing::Test {
   void write(TerminalPrinter& printer, std::initializer_list<const char*> tokens,
              Provenance provenance) {
     for (const char* token : tokens) printer.on_token(vocabulary_.id(token), provenance);
+  }
+
+  // As bytes, one token each.
+  void spell(TerminalPrinter& printer, std::string_view text, Provenance provenance) {
+    for (const char c : text) {
+      std::array<char, 8> byte{};
+      std::snprintf(byte.data(), byte.size(), "<0x%02X>", static_cast<unsigned char>(c));
+      printer.on_token(vocabulary_.id(byte.data()), provenance);
+    }
   }
 
   static constexpr const char* kThe = "\xE2\x96\x81the";
@@ -162,6 +174,40 @@ TEST_F(TerminalPrinterTest, TerminalReprintsCorrectedLineFromStart) {
             "the\n the\n[offline: no answer]\n cat cat\n"
             "[online again: 1 confirmed, 1 rewritten]\n the cat the\n");
   EXPECT_EQ(p.text(), "the\n the cat the");
+}
+
+constexpr std::string_view kChannels =
+    "<|channel|>analysis<|message|>2 and 2. <|end|><|start|>assistant"
+    "<|channel|>final<|message|>It is 4.";
+
+TEST_F(TerminalPrinterTest, HidesMarksOfChannels) {
+  for (const Display display : {Display::live_styled, Display::live_plain, Display::final_text}) {
+    text_.str("");
+    TerminalPrinter p = printer(display);
+    spell(p, kChannels, Provenance::verified);
+    EXPECT_EQ(text_.str(), "2 and 2.\n\nIt is 4.");
+    p.finish();
+    EXPECT_EQ(text_.str(), "2 and 2.\n\nIt is 4.\n");
+    EXPECT_EQ(p.text(), kChannels);
+  }
+}
+
+TEST_F(TerminalPrinterTest, ShowsAnswerThatOnlyBeginsLikeChannel) {
+  TerminalPrinter p = printer(Display::final_text);
+  spell(p, "<|chan", Provenance::verified);
+  EXPECT_EQ(text_.str(), "");
+  p.finish();
+  EXPECT_EQ(text_.str(), "<|chan\n");
+}
+
+TEST_F(TerminalPrinterTest, CorrectsAnswerInChannel) {
+  TerminalPrinter p = printer(Display::live_plain);
+  spell(p, kChannels, Provenance::offline);
+  p.on_rewrite(static_cast<std::uint32_t>(kChannels.size() - 2));
+  p.on_state(ClientState::online, "1 rewritten");
+  spell(p, "5.", Provenance::verified);
+  p.finish();
+  EXPECT_EQ(text_.str(), "2 and 2.\n\nIt is 4.\n[online again: 1 rewritten]\nIt is 5.\n");
 }
 
 TEST_F(TerminalPrinterTest, WritesNoEscapeCodesWithoutColour) {
