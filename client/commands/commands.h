@@ -118,6 +118,7 @@ struct PerplexityOptions {
   std::filesystem::path file;  // "-": standard input
   std::int64_t window = 512;   // tokens
   bool bos = false;            // even if the tokenizer does not request it
+  std::string kv_type = "f32";
   std::int64_t threads = 0;
 };
 

@@ -31,6 +31,11 @@ void declare_perplexity(CLI::App& app, PerplexityOptions& options) {
   app.add_flag("--bos", options.bos,
                "Start each window with the beginning-of-text token even if the model's tokenizer "
                "does not add it");
+  app.add_option("--kv-type", options.kv_type,
+                 "Element type of the KV cache: f32, f16, bf16 or int8")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
+      ->capture_default_str();
   app.add_option("--threads", options.threads, "CPU threads; 0: one per fast core")
       ->type_name("N")
       ->check(in_range(std::int64_t{0}, std::int64_t{1024}))
@@ -70,8 +75,9 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   if (options.bos && !bos)
     return Error{Errc::usage, "--bos: the tokenizer has no beginning-of-text token"};
   Progress progress("perplexity", tokens.size());
-  const PerplexityMeter meter = measure_perplexity(decoder, tokens, bos, window_count,
-                                                   [&](std::uint64_t n) { progress.advance(n); });
+  const PerplexityMeter meter = measure_perplexity(
+      decoder, tokens, bos, window_count, [&](std::uint64_t n) { progress.advance(n); },
+      cache_type_from_name(options.kv_type).value());
   if (meter.count() == 0) {
     return Error{Errc::usage, "-f " + options.file.string() + ": the text is too short to measure"};
   }

@@ -18,8 +18,8 @@ double negative_log_probability(std::span<const float> logits, std::uint32_t tok
 
 // Adds the tokens after index `first` of a window.
 void measure_window(Decoder& decoder, std::span<const std::uint32_t> window, std::size_t first,
-                    PerplexityMeter& meter) {
-  KvCache cache = decoder.make_cache();
+                    DType kv_type, PerplexityMeter& meter) {
+  KvCache cache = decoder.make_cache(kv_type);
   if (first > 0) decoder.append(cache, window.first(first));
   std::vector<float> row(decoder.config().vocabulary_count);
   for (std::size_t at = first; at + 1 < window.size(); at += kMaskRowsMax) {
@@ -55,7 +55,8 @@ std::optional<double> PerplexityMeter::standard_error() const {
 
 PerplexityMeter measure_perplexity(Decoder& decoder, std::span<const std::uint32_t> tokens,
                                    std::optional<std::uint32_t> bos, std::uint32_t window,
-                                   const std::function<void(std::uint64_t)>& advance) {
+                                   const std::function<void(std::uint64_t)>& advance,
+                                   DType kv_type) {
   EDGEDRAFT_CHECK(window >= 2 && window <= decoder.positions_max());
   std::vector<std::uint32_t> text;
   if (bos) text.push_back(*bos);
@@ -65,7 +66,7 @@ PerplexityMeter measure_perplexity(Decoder& decoder, std::span<const std::uint32
   if (count < 2) return meter;
   for (std::size_t first = 0; first + count <= text.size(); first += count) {
     if (bos) text[first] = *bos;
-    measure_window(decoder, std::span(text).subspan(first, count), count / 2, meter);
+    measure_window(decoder, std::span(text).subspan(first, count), count / 2, kv_type, meter);
     advance(count);
   }
   return meter;
@@ -81,7 +82,7 @@ PerplexityMeter measure_document(Decoder& decoder, std::span<const std::uint32_t
   if (text.size() < 2) return meter;
   measure_window(decoder,
                  std::span(text).first(std::min<std::size_t>(text.size(), decoder.positions_max())),
-                 0, meter);
+                 0, DType::f32, meter);
   return meter;
 }
 

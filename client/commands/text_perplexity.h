@@ -33,7 +33,8 @@ class PerplexityMeter {
 // Requires  2 <= window <= decoder.positions_max(), tokens of the decoder's vocabulary
 PerplexityMeter measure_perplexity(Decoder& decoder, std::span<const std::uint32_t> tokens,
                                    std::optional<std::uint32_t> bos, std::uint32_t window,
-                                   const std::function<void(std::uint64_t)>& advance);
+                                   const std::function<void(std::uint64_t)>& advance,
+                                   DType kv_type = DType::f32);
 
 // Perplexity of a document. All tokens but the first count, or all after `bos`. Beyond the
 // decoder's positions, the document is cut.
