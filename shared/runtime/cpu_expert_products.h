@@ -28,9 +28,11 @@ class CpuExpertProducts final : CpuPart {
     pack_chosen(op.weight);
     const MatmulOp product{.x = op.x, .weight = op.weight, .bias = op.bias, .y = op.y};
     if (is_float(op.weight.type)) {
-      multiply_groups(kernels_.matmul, CpuProducts::float_args(product), float_groups(op));
+      multiply_groups(kernels_.matmul, CpuProducts::args_of<cpu::MatmulArgs>(product),
+                      float_groups(op));
     } else {
-      multiply_groups(kernels_.int8_matmul, CpuProducts::int8_args(product), int8_groups(op));
+      multiply_groups(kernels_.int8_matmul, CpuProducts::args_of<cpu::Int8MatmulArgs>(product),
+                      int8_groups(op));
     }
   }
 

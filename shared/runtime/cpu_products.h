@@ -39,9 +39,9 @@ class CpuProducts final : CpuPart {
         is_split = true;
         tile_matmul(op);
       } else if (is_float(op.weight.type)) {
-        float_products_.add(float_args(op));
+        float_products_.add(args_of<cpu::MatmulArgs>(op));
       } else {
-        int8_products_.add(int8_args(op));
+        int8_products_.add(args_of<cpu::Int8MatmulArgs>(op));
       }
     }
     if (!int8_products_.ops.empty()) int8_matmuls(ops[0].x);
@@ -49,29 +49,19 @@ class CpuProducts final : CpuPart {
   }
 
   // Arguments of a matmul or, with the first expert's weights, of experts; x is null.
-  static cpu::Int8MatmulArgs int8_args(const MatmulOp& op) {
-    return {.x = nullptr,
-            .x_stride = cpu::quantized_row_bytes(op.x.cols),
-            .type = op.weight.type,
-            .panels = panels_of(op.weight),
-            .bias = HostBackend::f32_data(op.bias),
-            .y = rows(op.y),
-            .rows = op.x.rows,
-            .inputs = op.x.cols,
-            .outputs = op.y.cols,
-            .accumulate = op.into == Into::accumulate};
-  }
-
-  static cpu::MatmulArgs float_args(const MatmulOp& op) {
-    return {.x = nullptr,
-            .type = op.weight.type,
-            .panels = panels_of(op.weight),
-            .bias = HostBackend::f32_data(op.bias),
-            .y = rows(op.y),
-            .rows = op.x.rows,
-            .inputs = op.x.cols,
-            .outputs = op.y.cols,
-            .accumulate = op.into == Into::accumulate};
+  template <class Args>
+  static Args args_of(const MatmulOp& op) {
+    Args args{};
+    if constexpr (requires { args.x_stride; }) args.x_stride = cpu::quantized_row_bytes(op.x.cols);
+    args.type = op.weight.type;
+    args.panels = panels_of(op.weight);
+    args.bias = HostBackend::f32_data(op.bias);
+    args.y = rows(op.y);
+    args.rows = op.x.rows;
+    args.inputs = op.x.cols;
+    args.outputs = op.y.cols;
+    args.accumulate = op.into == Into::accumulate;
+    return args;
   }
 
   // Converts the rows of x to int8. The result is valid until the next call.
