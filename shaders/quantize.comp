@@ -1,6 +1,6 @@
 #version 450
-// Rounds activations to int8: 128 elements share a scale, their largest magnitude / 127. One
-// workgroup per group of 128, four elements per lane.
+// Rounds activations to int8: 32 elements share a scale, their largest magnitude / 127. Four
+// elements per lane.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
@@ -9,7 +9,8 @@ layout(push_constant) uniform Push { QuantizeParams p; };
 layout(std430, binding = 1) readonly buffer X { float x[]; };
 layout(std430, binding = 2) writeonly buffer Y { uint y[]; };
 
-shared uint largest_bits;
+const uint kLanes = kQuantizeGroup / 4;  // per group
+shared uint largest_bits[kQuantizeWorkgroup / kLanes];
 
 // The upper 12 bits of x; the rest has 12 bits as well, and products of such values are exact.
 float high_part(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xFFFFF000u); }
@@ -32,9 +33,10 @@ float inverse_step(float x) {
 }
 
 void main() {
-  uint lane = gl_LocalInvocationID.x;
+  uint group = gl_LocalInvocationID.x / kLanes;
+  bool is_first = gl_LocalInvocationID.x % kLanes == 0;
   uint row = gl_WorkGroupID.y;
-  uint first = gl_WorkGroupID.x * kQuantizeGroup + lane * 4;
+  uint first = gl_GlobalInvocationID.x * 4;
   vec4 v = vec4(0.0);
   if (first < p.cols) {  // a row is whole blocks of 32
     uint at = p.x_offset + row * p.x_stride + first;
@@ -42,12 +44,12 @@ void main() {
   }
   // Bits of magnitudes order like the values; NaN is largest.
   uvec4 bits = floatBitsToUint(v) & 0x7FFFFFFFu;
-  if (lane == 0) largest_bits = 0;
+  if (is_first) largest_bits[group] = 0;
   barrier();
-  atomicMax(largest_bits, max(max(bits.x, bits.y), max(bits.z, bits.w)));
+  atomicMax(largest_bits[group], max(max(bits.x, bits.y), max(bits.z, bits.w)));
   barrier();
-  float largest = uintBitsToFloat(largest_bits);
-  bool is_finite = largest_bits < 0x7F800000u;
+  float largest = uintBitsToFloat(largest_bits[group]);
+  bool is_finite = largest_bits[group] < 0x7F800000u;
   // Smaller ones count as zeros: their inverse would overflow.
   float inverse = is_finite && largest >= 1e-30 ? inverse_step(largest) : 0.0;
   if (first < p.cols) {
@@ -59,9 +61,9 @@ void main() {
     }
     y[row * p.y_stride + first / 4] = word;
   }
-  if (lane == 0) {
+  if (is_first && first < p.cols) {
     precise float scale = largest / 127.0;
-    y[row * p.y_stride + p.cols / 4 + gl_WorkGroupID.x] =
+    y[row * p.y_stride + p.cols / 4 + first / kQuantizeGroup] =
         is_finite ? floatBitsToUint(scale) : 0x7FC00000u;
   }
 }

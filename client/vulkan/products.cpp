@@ -177,7 +177,8 @@ void VulkanBackend::expert_matmul(const ExpertMatmulOp& op) {
 
 // Rows of x from quantize.comp, in scratch memory; offset and stride in words.
 VulkanBackend::View VulkanBackend::quantize(const Matrix& x) {
-  const auto groups = static_cast<std::uint32_t>(groups_for(x.cols, shaders::kQuantizeGroup));
+  constexpr std::uint32_t kColumns = 4 * shaders::kQuantizeWorkgroup;
+  const auto groups = static_cast<std::uint32_t>(groups_for(x.cols, kColumns));
   const std::uint32_t stride = quantized_row_words(x.cols);
   const View from = view(x);
   const View to{.slice = scratch(std::uint64_t{x.rows} * stride * sizeof(std::uint32_t)),

@@ -24,11 +24,11 @@ constexpr std::uint64_t stored_row_bytes(DType type, std::uint64_t cols) {
 }
 
 // Words of a row of activations from quantize.comp: four int8 per word, then one scale per group,
-// padded to whole vectors.
+// padded to whole vectors. Requires cols a multiple of 32.
 constexpr std::uint32_t quantized_row_words(std::uint32_t cols) {
   constexpr std::uint32_t kVectorWords = 4;
-  const std::uint32_t groups = (cols + shaders::kQuantizeGroup - 1) / shaders::kQuantizeGroup;
-  return (cols / 4 + groups + kVectorWords - 1) / kVectorWords * kVectorWords;
+  const std::uint32_t words = cols / 4 + cols / shaders::kQuantizeGroup;
+  return (words + kVectorWords - 1) / kVectorWords * kVectorWords;
 }
 
 // Floats of a row of scratch memory of a delta rule: divided q and k, then gates.

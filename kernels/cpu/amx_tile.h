@@ -8,8 +8,8 @@
 // One instruction multiplies up to 16 rows by 16 outputs over the 32 inputs of a block. Vector
 // instructions convert, scale and add the result, which takes longer than the multiplication. So
 // both alternate: a step multiplies one block, and adds the previous unit's result for the same
-// block. A unit is a register of outputs times the blocks that share an activation scale. Meanwhile
-// the next chunk of weights is decoded, half a block per step.
+// block. A unit is a register of outputs times a group of blocks. Meanwhile the next chunk of
+// weights is decoded, half a block per step.
 #if defined(__AMX_INT8__)
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
@@ -24,9 +24,11 @@ constexpr bool tiles_are_faster(std::size_t rows, std::size_t weight_bytes) {
 template <class W>
 inline constexpr bool kHasTiles = W::kHalves == 1 && !W::kDecodesFirst;
 
+// Blocks whose activations are in tile registers at a time.
+inline constexpr std::size_t kTileGroupBlocks = 4;
 // Blocks of the panel per chunk. The first-level cache holds two chunks as bytes with the rest.
 inline constexpr std::size_t kTileChunkBlocks = 8;
-inline constexpr std::size_t kTileChunkGroups = kTileChunkBlocks / kBlocksAScale;
+inline constexpr std::size_t kTileChunkGroups = kTileChunkBlocks / kTileGroupBlocks;
 
 // A block of type W for tiles: signed bytes, or unsigned ones with minima.
 template <class W>
@@ -106,40 +108,33 @@ constexpr std::size_t tile_begin(std::size_t tile, std::size_t rows, std::size_t
   return smaller(tile * tile_rows, rows - tile_rows);
 }
 
-// Values for a tile's rows, side by side, zero past the last: the scales of a chunk and, for
-// minima, the starts of its blocks.
+// Values for a tile's rows, side by side, zero past the last: the scales of a chunk's blocks and,
+// for minima, their starts.
 template <class W>
 struct alignas(kCacheLineBytes) TileRowNumbers {
-  float scales[kTileRowsMax][kTileChunkGroups];
+  float scales[kTileRowsMax][kTileChunkBlocks];
   float starts[W::kHasMinimum ? kTileRowsMax : 0][kTileChunkBlocks];
 };
 
 template <class W>
 struct alignas(kCacheLineBytes) TileScratch {
   TileBlock<W> blocks[2][kTileChunkBlocks];  // blocks of this chunk and the next
-  std::int32_t dots[kBlocksAScale][kTileRowsMax][kPartLanes];
+  std::int32_t dots[kTileGroupBlocks][kTileRowsMax][kPartLanes];
   TileRowNumbers<W> rows[2];  // rows of this tile and the previous one
   TileRowNumbers<W> no_rows;  // zeros
   float no_sums[kTileRowsMax * kPanelOutputs];
 };
 
-// From `row` on.
+// Of the `blocks` blocks from `row` on and from the rows below.
 template <class W>
-EDGEDRAFT_INLINE void gather_row_numbers(ActivationRow row, std::size_t stride, std::size_t rows,
-                                         std::size_t groups, TileRowNumbers<W>& to) {
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t i = 0; i < groups; ++i) to.scales[r][i] = row.scale[i];
-    if constexpr (W::kHasMinimum) {
-      static_assert(kTileChunkBlocks == 8);
-      constexpr int kStep = ActivationRow::kBlockBytes;
-      const __m256i places = _mm256_setr_epi32(0, kStep, 2 * kStep, 3 * kStep, 4 * kStep, 5 * kStep,
-                                               6 * kStep, 7 * kStep);
-      const auto* ints = reinterpret_cast<const int*>(row.block);
-      const __m256 starts = _mm256_cvtepi32_ps(_mm256_i32gather_epi32(ints, places, 1));
-      std::memcpy(to.starts[r], &starts, sizeof starts);
+EDGEDRAFT_INLINE void gather_row_numbers(const std::byte* row, std::size_t stride, std::size_t rows,
+                                         std::size_t blocks, TileRowNumbers<W>& to) {
+  for (std::size_t r = 0; r < rows; ++r, row += stride) {
+    const std::byte* block = row;
+    for (std::size_t i = 0; i < blocks; ++i, block += kActivationBlockBytes) {
+      to.scales[r][i] = scale_of(block);
+      if constexpr (W::kHasMinimum) to.starts[r][i] = static_cast<float>(start_of(block, 1, 0));
     }
-    row.block += stride;
-    row.scale += stride / sizeof(float);
   }
 }
 
@@ -160,11 +155,11 @@ class TileRun {
                                  const TileSource<W>& next, TileAhead& ahead) {
     for (std::size_t group = 0; group < groups; ++group) {
       _tile_loadd(0, x, stride);
-      _tile_loadd(1, x + ActivationRow::kBlockBytes, stride);
-      _tile_loadd(2, x + 2 * ActivationRow::kBlockBytes, stride);
-      _tile_loadd(3, x + 3 * ActivationRow::kBlockBytes, stride);
-      x += kBlocksAScale * ActivationRow::kBlockBytes;
-      const std::size_t first = group * kBlocksAScale;
+      _tile_loadd(1, x + kActivationBlockBytes, stride);
+      _tile_loadd(2, x + 2 * kActivationBlockBytes, stride);
+      _tile_loadd(3, x + 3 * kActivationBlockBytes, stride);
+      x += kTileGroupBlocks * kActivationBlockBytes;
+      const std::size_t first = group * kTileGroupBlocks;
       const Unit unit{scratch_.blocks[turn] + first, &rows, group, sums};
       if (group < next.groups) {
         const TileSource<W> from{{next.at.header, next.at.block + first * W::kSizes.block_bytes}};
@@ -189,14 +184,14 @@ class TileRun {
   }
 
  private:
-  // The work on one register of outputs and the blocks that share a scale.
+  // The work on one register of outputs and the blocks of a group.
   struct Unit {
     const TileBlock<W>* blocks;
     const TileRowNumbers<W>* rows;
     std::size_t group;
     float* sums;
   };
-  static_assert(kPanelParts == 2 && kBlocksAScale == 4);
+  static_assert(kPanelParts == 2 && kTileGroupBlocks == 4);
 
   template <std::size_t kPart, bool kDecode>
   EDGEDRAFT_INLINE void run_unit(const Unit& unit, const TileSource<W>& from, TileBlock<W>* to,
@@ -208,11 +203,11 @@ class TileRun {
   template <std::size_t kPart, bool kDecode, std::size_t kStep>
   EDGEDRAFT_INLINE void run_steps(const Unit& unit, const TileSource<W>& from, TileBlock<W>* to,
                                   TileAhead& ahead) {
-    if constexpr (kStep < kBlocksAScale) {
+    if constexpr (kStep < kTileGroupBlocks) {
       multiply<kStep>(unit.blocks[kStep].lines + kPart * sizeof(Part));
       ahead.ask();
       if constexpr (kDecode) {
-        constexpr std::size_t kIndex = (kPart * kBlocksAScale + kStep) / kPanelParts;
+        constexpr std::size_t kIndex = (kPart * kTileGroupBlocks + kStep) / kPanelParts;
         decode_tile_part<W>(from, kIndex, kStep % 2, to[kIndex]);
       }
       add<1 - kPart, kStep>();
@@ -232,7 +227,7 @@ class TileRun {
   // Stores a tile of dot products two steps after its multiplication, to avoid waiting for it.
   template <std::size_t kStep>
   EDGEDRAFT_INLINE void multiply(const std::byte* lines) {
-    std::int32_t* stored = scratch_.dots[(kStep + 2) % kBlocksAScale][0];
+    std::int32_t* stored = scratch_.dots[(kStep + 2) % kTileGroupBlocks][0];
     if constexpr (kStep % 2 == 0) {
       _tile_stored(6, stored, sizeof(Part));
       _tile_zero(6);
@@ -253,40 +248,35 @@ class TileRun {
   template <std::size_t kPart, std::size_t kStep>
   EDGEDRAFT_INLINE void add() {
     const TileBlock<W>& block = before_.blocks[kStep];
-    const Part scale = load_part(block.scales + kPart * kPartLanes);
+    const Part weight_scale = load_part(block.scales + kPart * kPartLanes);
+    const std::size_t at = before_.group * kTileGroupBlocks + kStep;
+    const float* scales = before_.rows->scales[0] + at;
+    float* sums = before_.sums + kPart * kPartLanes;
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < R; ++r) {
       const auto dot = load_bytes<IntPart>(scratch_.dots[kStep][r]);
-      scaled_[r] = fma(__builtin_convertvector(dot, Part), scale, kStep == 0 ? Part{} : scaled_[r]);
-    }
-    if constexpr (W::kHasMinimum) {
-      const Part minimum = load_part(block.minima + kPart * kPartLanes);
-      const float* starts = before_.rows->starts[0] + before_.group * kBlocksAScale + kStep;
-#pragma GCC unroll 16
-      for (std::size_t r = 0; r < R; ++r) {
-        scaled_[r] = fma(all_part(starts[r * kTileChunkBlocks]), minimum, scaled_[r]);
+      Part scaled = __builtin_convertvector(dot, Part) * weight_scale;
+      if constexpr (W::kHasMinimum) {
+        const float* starts = before_.rows->starts[0] + at;
+        const Part minimum = load_part(block.minima + kPart * kPartLanes);
+        scaled = fma(all_part(starts[r * kTileChunkBlocks]), minimum, scaled);
       }
-    }
-    if constexpr (kStep + 1 == kBlocksAScale) {
-      const float* scales = before_.rows->scales[0] + before_.group;
-      float* sums = before_.sums + kPart * kPartLanes;
-#pragma GCC unroll 16
-      for (std::size_t r = 0; r < R; ++r) {
-        float* to = sums + r * kPanelOutputs;
-        store_part(to, fma(scaled_[r], all_part(scales[r * kTileChunkGroups]), load_part(to)));
-      }
+      float* to = sums + r * kPanelOutputs;
+      const Part before = kStep == 0 ? load_part(to) : sums_[r];
+      sums_[r] = fma(scaled, all_part(scales[r * kTileChunkBlocks]), before);
+      if constexpr (kStep + 1 == kTileGroupBlocks) store_part(to, sums_[r]);
     }
   }
 
   TileScratch<W>& scratch_;
   Unit before_;
-  Part scaled_[R];
+  Part sums_[R];
 };
 
 // Decodes the groups from `first` on.
 template <class W>
 void decode_groups(const TileSource<W>& from, std::size_t first, TileBlock<W>* to) {
-  for (std::size_t i = first * kBlocksAScale; i < from.groups * kBlocksAScale; ++i) {
+  for (std::size_t i = first * kTileGroupBlocks; i < from.groups * kTileGroupBlocks; ++i) {
     for (std::size_t part = 0; part < kPanelParts; ++part) {
       decode_tile_part<W>(from, i, part, to[i]);
     }
@@ -315,8 +305,8 @@ std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, s
   for (std::size_t group = 0; group < p.groups; group += kTileChunkGroups, turn = 1 - turn) {
     const std::size_t groups = smaller(kTileChunkGroups, p.groups - group);
     const std::size_t end = group + groups;
-    const std::size_t block = group * kBlocksAScale;
-    const std::byte* behind = p.panel + W::kSizes.bytes(end * kBlocksAScale);
+    const std::size_t block = group * kTileGroupBlocks;
+    const std::byte* behind = p.panel + W::kSizes.bytes(end * kTileGroupBlocks);
     TileSource<W> next = p.next;
     if (end < p.groups) {
       next = TileSource<W>::from(behind, smaller(kTileChunkGroups, p.groups - end));
@@ -324,19 +314,19 @@ std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, s
     // The chunk after the one being decoded.
     constexpr std::size_t kChunkBytes = W::kSizes.bytes(kTileChunkBlocks);
     constexpr std::size_t kLines = kChunkBytes / (TileAhead::kPlaces * kCacheLineBytes) + 1;
-    const std::size_t steps = groups * kBlocksAScale * kPanelParts;  // per tile
+    const std::size_t steps = groups * kTileGroupBlocks * kPanelParts;  // per tile
     const std::size_t tiles = tiles_of(p.rows, p.tile_rows);
     TileAhead ahead{behind + 2 * kChunkBytes, kLines * kCacheLineBytes,
                     tiles_of(kLines, tiles * steps)};
     const std::size_t asking_tiles = tiles_of(kLines, ahead.asks * steps);
     for (std::size_t tile = 0; tile < tiles; ++tile) {
       const std::size_t row = p.first + tile_begin(tile, p.rows, p.tile_rows);
-      const auto x = ActivationRow::at(a.x + row * a.x_stride, a.inputs).from_block(block);
+      const std::byte* x = a.x + row * a.x_stride + block * kActivationBlockBytes;
       auto& numbers = scratch.rows[row_turn];
       row_turn = 1 - row_turn;
-      gather_row_numbers<W>(x, a.x_stride, p.tile_rows, groups, numbers);
+      gather_row_numbers<W>(x, a.x_stride, p.tile_rows, groups * kTileGroupBlocks, numbers);
       if (tile == asking_tiles) ahead.asks = 0;
-      run.run_tile(x.block + kStartBytes, a.x_stride, groups, turn, numbers,
+      run.run_tile(x + kQuadsOffset, a.x_stride, groups, turn, numbers,
                    sums + tile * kTileRowsMax * kPanelOutputs, tile == 0 ? next : TileSource<W>{},
                    ahead);
     }

@@ -8,10 +8,9 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 // Layout of a row of quantized activations. Per block of 32: -128 times the sums of the block and
-// of its first half, then the elements. These sums are initial values for weights that are stored
-// 128 too large. At the end, one scale per 128.
+// of its first half, the scale, then the elements. These sums are initial values for weights that
+// are stored 128 too large.
 inline constexpr std::size_t kBlock = 32;
-inline constexpr std::size_t kBlocksAScale = 4;
 
 #if (defined(__AVX512F__) && defined(__AVX512VNNI__)) || defined(__AVXVNNI__) || \
     defined(__ARM_FEATURE_DOTPROD)
@@ -53,7 +52,9 @@ inline constexpr bool kIsLow = false;
 template <int kBits>
 inline constexpr bool kHasSigns = kBits == 8 && kHasSignedBytes;
 
-inline constexpr std::size_t kStartBytes = 2 * sizeof(std::int32_t);
+inline constexpr std::size_t kScaleOffset = 2 * sizeof(std::int32_t);
+inline constexpr std::size_t kQuadsOffset = kScaleOffset + sizeof(float);
+inline constexpr std::size_t kActivationBlockBytes = kQuadsOffset + kBlock / 4 * kQuadBytes;
 
 // The start of a whole block, or of one half. Unsigned inside: non-finite input leaves arbitrary
 // bits.
@@ -65,24 +66,8 @@ EDGEDRAFT_INLINE std::int32_t start_of(const std::byte* block, std::size_t halve
   return static_cast<std::int32_t>(half == 0 ? first : whole - first);
 }
 
-constexpr std::size_t scales_offset(std::size_t cols);
-
-struct ActivationRow {
-  static constexpr std::size_t kBlockBytes = kStartBytes + kBlock / 4 * kQuadBytes;
-
-  const std::byte* block;
-  const float* scale;
-
-  static EDGEDRAFT_INLINE ActivationRow at(const std::byte* row, std::size_t cols) {
-    return {row, reinterpret_cast<const float*>(row + scales_offset(cols))};
-  }
-  EDGEDRAFT_INLINE ActivationRow from_block(std::size_t first) const {
-    return {block + first * kBlockBytes, scale + first / kBlocksAScale};
-  }
-};
-
-constexpr std::size_t scales_offset(std::size_t cols) {
-  return cols / kBlock * ActivationRow::kBlockBytes;
+EDGEDRAFT_INLINE float scale_of(const std::byte* block) {
+  return load_bytes<float>(block + kScaleOffset);
 }
 
 EDGEDRAFT_INLINE UintPart all_uint(std::uint32_t x) {

@@ -11,7 +11,6 @@ namespace {
 // A chunk of weights is 16 KiB as bytes. The first-level cache holds it with a tile of activations
 // and a tile's sums.
 constexpr std::size_t kChunkBlocks = 16;
-static_assert(kChunkBlocks % kBlocksAScale == 0);
 // Rows whose sums, 16 KiB, fit the first-level cache as well.
 constexpr std::size_t kBlockRows = 128;
 
@@ -35,7 +34,7 @@ struct Piece {
 };
 
 template <class Source, std::size_t R, std::size_t kFirstPart, class Ahead>
-EDGEDRAFT_INLINE void run_parts(const Piece<Source>& piece, const ActivationRow (&x)[R],
+EDGEDRAFT_INLINE void run_parts(const Piece<Source>& piece, const std::byte* const (&x)[R],
                                 float* sums, Ahead& ahead) {
   Int8Tile<Source, R, kFirstPart>::run(piece.source, piece.block_count, x, sums, ahead);
   constexpr std::size_t kNextPart = kFirstPart + parts_of_tile<typename Source::W>(R);
@@ -48,9 +47,9 @@ EDGEDRAFT_INLINE void run_parts(const Piece<Source>& piece, const ActivationRow 
 template <class Source, std::size_t R, class Ahead>
 void run_tile(const Int8MatmulArgs& a, const Piece<Source>& piece, std::size_t row, float* sums,
               Ahead& ahead) {
-  ActivationRow x[R];
+  const std::byte* x[R];
   for (std::size_t r = 0; r < R; ++r) {
-    x[r] = ActivationRow::at(a.x + (row + r) * a.x_stride, a.inputs).from_block(piece.first_block);
+    x[r] = a.x + (row + r) * a.x_stride + piece.first_block * kActivationBlockBytes;
   }
   run_parts<Source, R, 0>(piece, x, sums, ahead);
 }
@@ -155,7 +154,7 @@ template <class W>
 void multiply_on_tiles(const Int8MatmulArgs& a, const Work& work) {
   auto& scratch = *reinterpret_cast<Scratch<W>*>(work.scratch);
   const std::size_t blocks = a.inputs / kBlock;
-  const std::size_t groups = blocks / kBlocksAScale;
+  const std::size_t groups = blocks / kTileGroupBlocks;
   const std::size_t panel_bytes = W::kSizes.bytes(blocks);
   const std::size_t passes = tiles_of(a.rows, kBlockRows);
   const std::size_t tile_rows = tile_rows_of(tiles_of(a.rows, passes));
@@ -184,7 +183,7 @@ void multiply_on_tiles(const Int8MatmulArgs& a, const Work& work) {
       for (std::size_t tile = 0; tile < tiles; ++tile) {
         const std::size_t begin = tile_begin(tile, rows, tile_rows);
         float* sums = scratch.sums + tile * kTileRowsMax * kPanelOutputs;
-        const std::size_t block = groups * kBlocksAScale;
+        const std::size_t block = groups * kTileGroupBlocks;
         if (block < blocks) {
           const auto rest = Packed<W>::from(from + W::kSizes.bytes(block));
           run_tiles<Packed<W>>(a, {rest, block, blocks - block}, nullptr, 0, first + begin,
@@ -206,7 +205,7 @@ void multiply(const Int8MatmulArgs& a, const Work& work) {
   static_assert(kChunkBlocks % W::kSizes.blocks == 0);
 #if defined(__AMX_INT8__)
   if constexpr (kHasTiles<W>) {
-    const bool has_group = a.inputs >= kBlock * kBlocksAScale;
+    const bool has_group = a.inputs >= kBlock * kTileGroupBlocks;
     const std::size_t bytes = packed_bytes(a.type, a.outputs, a.inputs);
     if (has_group && tiles_are_faster(a.rows, bytes)) return multiply_on_tiles<W>(a, work);
   }

@@ -94,51 +94,47 @@ struct AskForChunk {
 
 // R rows of activations times parts_of_tile registers of outputs, the first of which is kFirstPart.
 //
-// sums[r][o] += sum over scales s of scale_s * (sum over its blocks b of weight_scale_b * dot_b),
-// in order: every element takes these steps in any tile.
+// sums[r][o] += sum over blocks b of scale_b * (weight_scale_b * dot_b), in order: every element
+// takes these steps in any tile.
 template <class Source, std::size_t R, std::size_t kFirstPart>
 struct Int8Tile {
   using W = typename Source::W;
   static constexpr std::size_t P = parts_of_tile<W>(R);
 
-  // `blocks` blocks from the positions of source and x; row r's sums are at sums + r *
+  // `blocks` blocks from the position of source and from x[r] on; row r's sums are at sums + r *
   // kPanelOutputs.
   template <class Ahead>
-  static void run(Source source, std::size_t blocks, const ActivationRow (&x)[R], float* sums,
+  static void run(Source source, std::size_t blocks, const std::byte* const (&x)[R], float* sums,
                   Ahead& ahead) {
     const std::byte* at[R];
+    Part in_use[R][P];
 #pragma GCC unroll 8
-    for (std::size_t r = 0; r < R; ++r) at[r] = x[r].block;
-    for (std::size_t first = 0; first < blocks; first += kBlocksAScale) {
-      const std::size_t end = smaller(first + kBlocksAScale, blocks);
-      Part scaled[R][P];
+    for (std::size_t r = 0; r < R; ++r) {
+      at[r] = x[r];
 #pragma GCC unroll 8
-      for (std::size_t r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-        for (std::size_t p = 0; p < P; ++p) scaled[r][p] = Part{};
-      }
-      for (std::size_t block = first; block < end; ++block) {
-        add_block(source, at, scaled, ahead);
-        source.next();
-#pragma GCC unroll 8
-        for (std::size_t r = 0; r < R; ++r) at[r] += ActivationRow::kBlockBytes;
-      }
-#pragma GCC unroll 8
-      for (std::size_t r = 0; r < R; ++r) {
-        const Part scale = all_part(x[r].scale[first / kBlocksAScale]);
-#pragma GCC unroll 8
-        for (std::size_t p = 0; p < P; ++p) {
-          float* to = sums + r * kPanelOutputs + (kFirstPart + p) * kPartLanes;
-          store_part(to, fma(scaled[r][p], scale, load_part(to)));
-        }
-      }
+      for (std::size_t p = 0; p < P; ++p) in_use[r][p] = load_part(place(sums, r, p));
     }
+    for (std::size_t block = 0; block < blocks; ++block) {
+      add_block(source, at, in_use, ahead);
+      source.next();
+#pragma GCC unroll 8
+      for (std::size_t r = 0; r < R; ++r) at[r] += kActivationBlockBytes;
+    }
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < P; ++p) store_part(place(sums, r, p), in_use[r][p]);
+    }
+  }
+  static EDGEDRAFT_INLINE float* place(float* sums, std::size_t r, std::size_t p) {
+    return sums + r * kPanelOutputs + (kFirstPart + p) * kPartLanes;
   }
 
   template <class Ahead>
   static EDGEDRAFT_INLINE void add_block(const Source& source, const std::byte* const (&x)[R],
-                                         Part (&scaled)[R][P], Ahead& ahead) {
+                                         Part (&sums)[R][P], Ahead& ahead) {
     IntPart dots[R][P];
+    Part scaled[R][P] = {};
     for (std::size_t half = 0; half < W::kHalves; ++half) {
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < R; ++r) {
@@ -165,11 +161,18 @@ struct Int8Tile {
         const Part scale = source.scale(kFirstPart + p, half);
 #pragma GCC unroll 8
         for (std::size_t r = 0; r < R; ++r) {
-          scaled[r][p] = fma(__builtin_convertvector(dots[r][p], Part), scale, scaled[r][p]);
+          const Part dot = __builtin_convertvector(dots[r][p], Part);
+          scaled[r][p] = half == 0 ? dot * scale : fma(dot, scale, scaled[r][p]);
         }
       }
     }
     if constexpr (W::kHasMinimum) add_minima(source, x, scaled);
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < R; ++r) {
+      const Part scale = all_part(scale_of(x[r]));
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < P; ++p) sums[r][p] = fma(scaled[r][p], scale, sums[r][p]);
+    }
   }
 
   // No registers are left for them next to short sums.
@@ -198,7 +201,7 @@ struct Int8Tile {
       }
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < R; ++r) {
-        const auto activations = load_quad(x[r] + kStartBytes + q * kQuadBytes);
+        const auto activations = load_quad(x[r] + kQuadsOffset + q * kQuadBytes);
 #pragma GCC unroll 8
         for (std::size_t p = 0; p < P; ++p) dots[r][p] = dot(dots[r][p], w[p], activations);
       }
@@ -236,7 +239,7 @@ struct Int8Tile {
       for (std::size_t p = 0; p < P; ++p) w[p] = source.template bytes<q>(kFirstPart + p);
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < R; ++r) {
-        const auto activations = load_quad(x[r] + kStartBytes + q * kQuadBytes);
+        const auto activations = load_quad(x[r] + kQuadsOffset + q * kQuadBytes);
 #pragma GCC unroll 8
         for (std::size_t p = 0; p < P; ++p) {
           if constexpr (kIsFirst) {
@@ -287,7 +290,7 @@ struct Int8Tile {
         w[p] = pairs_of_outputs(source.template bytes<q>(kFirstPart + p),
                                 source.template bytes<q + 1>(kFirstPart + p));
       }
-      constexpr std::size_t kAt = kStartBytes + q * kQuadBytes;
+      constexpr std::size_t kAt = kQuadsOffset + q * kQuadBytes;
 #pragma GCC unroll 8
       for (std::size_t i = 0; i < kRowPairs; ++i) {
         const auto rows = pair_of_rows(x[2 * i] + kAt, x[smaller(2 * i + 1, R - 1)] + kAt);

@@ -126,7 +126,7 @@ struct TileMatmulArgs {
   bool accumulate;
 };
 
-// Activations for int8_matmul: x_i = scale * q_i with |q_i| <= 127, one scale per 128 elements,
+// Activations for int8_matmul: x_i = scale * q_i with |q_i| <= 127, one scale per 32 elements,
 // rounded to nearest. The layout depends on the instruction set. Item: a row. A scale is NaN if one
 // of its elements is infinite or NaN.
 struct QuantizeArgs {
@@ -136,8 +136,8 @@ struct QuantizeArgs {
   std::size_t y_stride;  // bytes; quantized_row_bytes
 };
 constexpr std::size_t quantized_row_bytes(std::size_t cols) {
-  // At most 2.25 bytes per element, and the scales. An odd number of cache lines, so that rows map
-  // to different cache sets.
+  // At most 2.375 bytes per element. An odd number of cache lines, so that rows map to different
+  // cache sets.
   return ((2 * cols + cols / 2 + 64 + 64) / 128 * 2 + 1) * 64;
 }
 

@@ -3,9 +3,7 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-constexpr std::size_t kGroup = kBlock * kBlocksAScale;
-
-// A group below this counts as zeros: its inverse would overflow.
+// A block below this counts as zeros: its inverse would overflow.
 constexpr float kSmallest = 0x1p-100f;
 
 // Rotates: lane l gets lane l + distance, modulo the lane count.
@@ -47,25 +45,19 @@ EDGEDRAFT_INLINE IntPart larger_ints(IntPart a, IntPart b) {
 #endif
 }
 
-struct Range {
-  float largest;  // absolute value
-  float poison;   // 0, or NaN if an element is infinite or NaN
-};
-
-// Non-negative floats order like their bits.
-Range range_of(const float* x, std::size_t count) {
-  IntPart largest_bits{};
-  Part poison{};
-  for (std::size_t i = 0; i < count; i += kPartLanes) {
-    const Part v = load_part(x + i);
-    largest_bits = larger_ints(reinterpret_cast<IntPart>(v) & 0x7FFFFFFF, largest_bits);
-    poison += v * Part{};
+// The largest magnitude of a block's elements; NaN if one is infinite or NaN. Bits of magnitudes
+// order like the values.
+float largest_of(const float* x) {
+  IntPart largest{};
+  for (std::size_t i = 0; i < kBlock; i += kPartLanes) {
+    largest = larger_ints(reinterpret_cast<IntPart>(load_part(x + i)) & 0x7FFFFFFF, largest);
   }
-  const std::int32_t bits =
-      fold(largest_bits, [](IntPart a, IntPart b) { return larger_ints(a, b); });
-  Range range{0.0f, fold(poison, [](Part a, Part b) { return a + b; })};
-  std::memcpy(&range.largest, &bits, sizeof bits);
-  return range;
+  constexpr std::int32_t kInfinity = 0x7F800000;
+  std::int32_t bits = fold(largest, [](IntPart a, IntPart b) { return larger_ints(a, b); });
+  if (bits == kInfinity) ++bits;
+  float magnitude;
+  std::memcpy(&magnitude, &bits, sizeof magnitude);
+  return magnitude;
 }
 
 // Adding 1.5 * 2^23 leaves the nearest integer, ties to even, in the low bits. Unsigned, since
@@ -109,40 +101,36 @@ EDGEDRAFT_INLINE std::uint32_t lane_sum(UintPart v) {
 }
 
 // The elements from x on.
-void quantize_block(const float* x, float inverse, std::byte* block) {
+void quantize_block(const float* x, std::byte* block) {
+  const float largest = largest_of(x);
+  const bool is_zero = largest < kSmallest;
+  const float inverse = is_zero ? 0.0f : 127.0f / largest;
+  const float scale = is_zero ? 0.0f : largest / 127.0f;
   constexpr std::size_t kHalf = kBlock / 2;
   UintPart half_sums[2] = {};
   for (std::size_t i = 0; i < kBlock; i += kPartLanes) {
     const UintPart v = nearest(load_part(x + i) * all_part(inverse));
     half_sums[i / kHalf] += v;
-    store_quads(block + kStartBytes + i / 4 * kQuadBytes, reinterpret_cast<IntPart>(v));
+    store_quads(block + kQuadsOffset + i / 4 * kQuadBytes, reinterpret_cast<IntPart>(v));
   }
   const std::uint32_t starts[2] = {0u - 128u * lane_sum(half_sums[0] + half_sums[1]),
                                    0u - 128u * lane_sum(half_sums[0])};
-  static_assert(sizeof starts == kStartBytes);
+  static_assert(sizeof starts == kScaleOffset);
   std::memcpy(block, starts, sizeof starts);
+  std::memcpy(block + kScaleOffset, &scale, sizeof scale);
 }
 
 }  // namespace
 
-static_assert(scales_offset(kBlock) + sizeof(float) <= quantized_row_bytes(kBlock));
-static_assert(scales_offset(129 * kBlock) + 33 * sizeof(float) <=
-              quantized_row_bytes(129 * kBlock));
+static_assert(kActivationBlockBytes <= quantized_row_bytes(kBlock));
+static_assert(129 * kActivationBlockBytes <= quantized_row_bytes(129 * kBlock));
 
 void quantize(const QuantizeArgs& a, const Work& work) {
   for (std::size_t r = work.begin; r < work.end; ++r) {
     const float* x = a.x.data + r * a.x.stride;
     std::byte* row = a.y + r * a.y_stride;
-    auto* scales = reinterpret_cast<float*>(row + scales_offset(a.cols));
-    for (std::size_t first = 0; first < a.cols; first += kGroup) {
-      const std::size_t end = smaller(first + kGroup, a.cols);
-      const Range range = range_of(x + first, end - first);
-      const bool is_zero = range.largest < kSmallest;
-      const float inverse = is_zero ? 0.0f : 127.0f / range.largest;
-      scales[first / kGroup] = (is_zero ? 0.0f : range.largest / 127.0f) + range.poison;
-      for (std::size_t i = first; i < end; i += kBlock) {
-        quantize_block(x + i, inverse, row + i / kBlock * ActivationRow::kBlockBytes);
-      }
+    for (std::size_t block = 0; block < a.cols / kBlock; ++block) {
+      quantize_block(x + block * kBlock, row + block * kActivationBlockBytes);
     }
   }
 }

@@ -185,8 +185,8 @@ struct RmsNormOp {
 // y[r,o] = (accumulate ? y[r,o] : 0) + sum_i x[r,i] * weight[o,i] + bias[o]
 // Shapes    x [rows, in]; weight [out, in]; bias [1, out] f32 or absent; y [rows, out], not x
 // Requires  weight comes from upload_matrix
-// Backends may round activations of quantised weights to int8, with one scale per 128 columns: an
-// error of at most scale / 2 = largest / 254 for each x[r,i]. The CPU's does.
+// Backends may round activations of quantised weights to int8, with one scale per 32 columns (CUDA:
+// 128): an error of at most scale / 2 = largest / 254 for each x[r,i]. The CPU's does.
 struct MatmulOp {
   Matrix x;
   Weight weight;

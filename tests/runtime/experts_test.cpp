@@ -151,7 +151,7 @@ class ExpertMatmulTest : public OpTest {
         const auto expert = static_cast<std::size_t>(choice[pair]);
         const auto row =
             std::span(x).subspan((s.x_per_pair ? pair : pair / s.used) * s.inputs, s.inputs);
-        const auto rounded = rounded_activations(row);
+        const auto rounded = rounded_activations(backend(), row);
         for (std::size_t o = 0; o < s.outputs; ++o) {
           const std::size_t matrix_row = expert * s.outputs + o;
           double exact = with_bias ? double{bias.decoded[matrix_row]} : 0.0;

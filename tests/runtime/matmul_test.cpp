@@ -30,7 +30,7 @@ class MatmulTest : public OpTest {
     const bool rounds = rounds_activations(backend(), type);
     for (std::size_t r = 0; r < s.rows; ++r) {
       const auto row = std::span(x).subspan(r * s.inputs, s.inputs);
-      const auto rounded = rounded_activations(row);
+      const auto rounded = rounded_activations(backend(), row);
       for (std::size_t o = 0; o < s.outputs; ++o) {
         double exact = 0.0;
         double magnitude = 0.0;
@@ -135,7 +135,7 @@ TEST_P(MatmulTest, RoundsActivationsByAtMostHalfAScale) {
   constexpr std::uint32_t kOutputs = 96;
   Floats x = random_floats(1, kInputs);
   for (std::size_t i = 0; i < kInputs; i += 97) x[i] *= 30.0f;  // outliers coarsen their group
-  const auto rounded = rounded_activations(x);
+  const auto rounded = rounded_activations(backend(), x);
   for (const DType type : kDTypes) {
     const TestWeight w(backend(), type, kOutputs, kInputs, random_floats(2, kOutputs * kInputs));
     const OwnedMatrix x_matrix = matrix_of(backend(), 1, kInputs, x);

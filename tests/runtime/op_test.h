@@ -301,16 +301,17 @@ inline bool rounds_activations(const Backend& backend, DType type) {
   return !is_exact && type != DType::f32 && type != DType::f16 && type != DType::bf16;
 }
 
-// An activation rounded as by such a backend, with one scale per group of 128.
+// An activation rounded as by such a backend, with one scale per group.
 struct RoundedActivation {
   double value;
   double scale;
 };
-inline std::vector<RoundedActivation> rounded_activations(std::span<const float> row) {
-  constexpr std::size_t kGroup = 128;
+inline std::vector<RoundedActivation> rounded_activations(const Backend& backend,
+                                                          std::span<const float> row) {
+  const std::size_t group_size = backend.name().starts_with("cuda") ? 128 : 32;
   std::vector<RoundedActivation> rounded;
-  for (std::size_t first = 0; first < row.size(); first += kGroup) {
-    const auto group = row.subspan(first, std::min(kGroup, row.size() - first));
+  for (std::size_t first = 0; first < row.size(); first += group_size) {
+    const auto group = row.subspan(first, std::min(group_size, row.size() - first));
     float largest = 0.0f;
     for (const float x : group) largest = std::max(largest, std::fabs(x));
     const float inverse = largest != 0.0f ? 127.0f / largest : 0.0f;

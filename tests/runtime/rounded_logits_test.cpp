@@ -32,10 +32,10 @@ std::vector<double> probabilities(std::span<const float> logits) {
   return p;
 }
 
-// Effect of int8 activations on a whole model. A step is largest / 127 of 128 values, about three
-// standard deviations, so an input is off by 3 / 127 / sqrt(12) = 0.7 % of its size. Some twenty
-// matmuls in sequence make that 3 %, or a tenth of a nat for logits that spread over three. The KL
-// divergence of the next token's distribution is half the square of that: 0.005 nats.
+// Effect of int8 activations on a whole model. A step is largest / 127 of up to 128 values, about
+// three standard deviations, so an input is off by 3 / 127 / sqrt(12) = 0.7 % of its size. Some
+// twenty matmuls in sequence make that 3 %, or a tenth of a nat for logits that spread over three.
+// The KL divergence of the next token's distribution is half the square of that: 0.005 nats.
 using RoundedLogitsTest = OpTest;
 
 TEST_P(RoundedLogitsTest, PreserveNextTokenDistributionOfDemoTarget) {

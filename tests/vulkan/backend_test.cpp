@@ -136,7 +136,7 @@ TEST_F(VulkanBackendTest, SplitsMatmulsForGpuWithSameBitsForAnyRowCount) {
     const OwnedMatrix x_matrix = matrix_of(b, kRowsMax, kInputs, x);
     std::vector<double> rounded;
     for (std::size_t r = 0; r < kRowsMax; ++r) {
-      for (const auto& one : rounded_activations(std::span(x).subspan(r * kInputs, kInputs))) {
+      for (const auto& one : rounded_activations(b, std::span(x).subspan(r * kInputs, kInputs))) {
         rounded.push_back(one.value);
       }
     }
