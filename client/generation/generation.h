@@ -3,14 +3,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 
-#include "client/generation/offline/device_writing.h"
-#include "client/generation/online/opening.h"
-#include "client/generation/online/requests.h"
-#include "client/generation/online/run_drafting.h"
-#include "client/generation/telemetry/observer.h"
-#include "client/generation/token_writer.h"
+#include "client/generation/states/states.h"
 #include "shared/base/clock.h"
 #include "shared/base/error.h"
 #include "shared/protocol/target_link.h"
@@ -76,49 +70,14 @@ class Generation {
   std::uint32_t answer_first() const { return conversation_.answer_first(); }
   const GenerationStats& stats() const { return stats_; }
   // Measurements of server, link and drafter so far.
-  const RunKnowledge& known() const { return drafting_.known(); }
+  const RunKnowledge& known() const { return answer_.drafting.known(); }
 
  private:
-  enum class Phase : std::uint8_t {
-    opening,  // the server reads the prefix before private text and returns its activations
-    writing,
-    awaiting_check,  // the text is complete offline; the server may return and check it
-    over,
-  };
-
-  // Does the work that is possible now and sets wait_end_.
+  // Works until the state waits for an event, and sets wait_end_.
   void work();
-  void end_opening();
-  void begin_writing();
   void finish();
   void fail(const Error& error);
-
-  Result<void> take_all(const Result<ClientEvent>& told);
-  Result<void> take(const Result<ClientEvent>& told);
-  Result<void> take_online(const Result<ClientEvent>& told);
-  Result<void> take_offline(const Result<ClientEvent>& told);
-  void take_awaiting_check(const Result<ClientEvent>& told);
-  Result<void> write_offline();
-  void on_error_offline(const Error& error);
-  void begin_resync();
-
-  // Takes an event of the link; passes on to on_verdict() a verdict that is still needed.
-  Result<void> on_event(const ClientEvent& event);
-  Result<void> on_link_error(const Error& error);
-  Result<void> on_refused(const Error& error);
-  bool may_ask_again() const { return !device_.device_writes() && requests_.may_ask(); }
-  void on_verdict(const VerdictReceived& event);
-
-  Result<void> send_wanted();
-  void take_run(const VerdictReceived& event);
-  void take_check(const wire::Verdict& verdict);
-  // Tokens that the server can hold; 0: no limit, as for an answer that stays on the device.
-  std::uint32_t server_room() const {
-    return terms_.route == WritingSide::device ? 0 : server_.context_count;
-  }
-  void go_offline(const std::string& why);
-  void enter(ClientState state, const std::string& why);
-  std::uint32_t answer_count() const { return conversation_.answer_count(); }
+  State& state();
 
   Parts parts_;
   GenerationOptions options_;
@@ -128,18 +87,14 @@ class Generation {
   DrafterMemory memory_;
   RequestInFlight request_;
   GenerationStats stats_;
-  GenerationContext context_{parts_,  options_, terms_,   conversation_,
-                             server_, memory_,  request_, stats_};
-  CycleNotes notes_{context_};
-  TokenWriter text_{context_, notes_};
-  Requests requests_{context_};
-  Opening opening_{context_, requests_};
-  DeviceWriting device_{context_};
-  RunDrafting drafting_{context_};
-  ClientState state_ = ClientState::online;
+  AnswerParts answer_{GenerationContext{parts_, options_, terms_, conversation_, server_, memory_,
+                                        request_, stats_}};
+  OpeningState opening_{answer_};
+  OnlineState online_{answer_};
+  OfflineState offline_{answer_};
+  AwaitingCheckState awaiting_check_{answer_};
   Phase phase_ = Phase::over;
   std::optional<Error> failure_;  // set instead of an end
-  Instant wait_begin_{};
   Instant wait_end_{};
 };
 

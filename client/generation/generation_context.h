@@ -19,6 +19,7 @@ struct RequestInFlight {
   Instant deadline{};       // for any sign of the server
   Instant rows_deadline{};  // drafting waits until then for the prompt's newest activations
   bool running = false;     // answered, and the server continues
+  Instant waits_since{};    // the device began to wait for the link
 
   std::uint32_t rows = 0;           // rows in the target's pass
   bool checked = false;             // the last tokens are to be checked, not kept

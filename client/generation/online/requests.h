@@ -32,6 +32,10 @@ class Requests : GenerationContext {
   // answer.
   Result<void> send_tokens(const std::optional<wire::RunTerms>& run);
 
+  // Measures the time spent waiting for the link. Returns the time.
+  Instant begin_wait() { return request_.waits_since = parts_.now(); }
+  void end_wait() { stats_.waiting += parts_.now() - request_.waits_since; }
+
   // Takes in a welcome or activations; ignores other events.
   Result<void> take(const ClientEvent& event);
   void take_late(const VerdictReceived& event);
