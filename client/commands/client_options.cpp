@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -116,8 +117,13 @@ Result<void> check_drafter(const OptionValues& o) {
 constexpr std::uint64_t kNamesBytesMax = 1u << 20;
 
 Result<void> check_privacy(const OptionValues& o, PrivacyGuard::Options& privacy) {
+  std::tie(privacy.mode, privacy.shows_types) = o.private_mode;
   for (const std::string& word : o.private_detect) {
     if (word == "none" && o.private_detect.size() == 1) break;
+    if (word == "refuse") {
+      privacy.refuses_detected = true;
+      continue;
+    }
     std::string known;
     bool found = false;
     for (const PrivateType type : kDetectedTypes) {
@@ -127,12 +133,12 @@ Result<void> check_privacy(const OptionValues& o, PrivacyGuard::Options& privacy
     }
     if (!found)
       return usage_error("--private-detect " + word + ": expected any of " + known +
-                         "or only all or none");
+                         "all and refuse, or only none");
   }
   if (privacy.refuses_detected && privacy.detects.empty()) {
     return usage_error(
-        "--private-found refuse: no detector is enabled, so nothing would be refused; enable some "
-        "with --private-detect");
+        "--private-detect refuse: no detector is enabled, so nothing would be refused; add the "
+        "types to refuse, or all");
   }
   if (o.private_names.empty()) return {};
   auto names = read_text(o.private_names, kNamesBytesMax);
@@ -330,29 +336,27 @@ void declare_answer_options(CLI::App& app, OptionValues& o) {
       ->check(in_range(1u, kContextCountMax));
   add("--chat-template", config.chat_template, "FILE",
       "Jinja chat template to use instead of the bundle's");
-  add_named(app, "--private", config.privacy.mode, "MODE",
-            {{"mask", PrivateMode::mask},
-             {"local", PrivateMode::local},
-             {"prefix", PrivateMode::prefix},
-             {"off", PrivateMode::off}},
-            "Handling of private text, which is marked <private>...</private>, listed by "
-            "--private-names or found by --private-detect. mask: send placeholders, and restore "
-            "the values in the answer; local: send nothing of the request, and answer on the "
-            "device; prefix: like local, but send the text before the first private text, for its "
-            "activations; off: send everything unchanged");
+  add_named(
+      app, "--private", o.private_mode, "MODE",
+      {{"mask", {PrivateMode::mask, true}},
+       {"mask-types", {PrivateMode::mask, false}},
+       {"local", {PrivateMode::local, true}},
+       {"prefix", {PrivateMode::prefix, true}},
+       {"off", {PrivateMode::off, true}}},
+      "Handling of private text, which is marked <private>...</private>, listed by "
+      "--private-names or found by --private-detect. mask: send placeholders, such as "
+      "[MAIL_001], and restore the values in the answer; mask-types: the same with "
+      "[TEXT_001], which hides the type; local: send nothing of the request, and answer on the "
+      "device; prefix: like local, but send the text before the first private text, for its "
+      "activations; off: send everything unchanged");
   add("--private-detect", o.private_detect, "TYPE,...",
-      "Types of private text to detect: mail, phone, card, iban, address, key; all; none")
+      "Types of private text to detect: mail, phone, card, iban, address, key; all; none. refuse: "
+      "refuse requests with detected text that was neither marked nor known, instead of masking "
+      "it")
       ->delimiter(',')
       ->capture_default_str();
   add("--private-names", o.private_names, "FILE",
       "File with private names, one per line, 10,000 at most");
-  add_named(app, "--private-found", config.privacy.refuses_detected, "HOW",
-            {{"mask", false}, {"refuse", true}},
-            "Handling of detected text that was neither marked nor known: mask it (mask), or "
-            "refuse the request (refuse)");
-  add_named(app, "--private-types", config.privacy.shows_types, "SHOWN",
-            {{"on", true}, {"off", false}},
-            "Show the type of private text in placeholders: [MAIL_001] if on, [TEXT_001] if off");
   add("--log-level", config.log_level, "LEVEL",
       "Lowest level to log: trace, debug, info, warn, error or off")
       ->check(is_log_level())

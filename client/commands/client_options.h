@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/devices/device_choice.h"
@@ -73,6 +74,7 @@ struct OptionValues {
   TreeShape tree;
   std::optional<std::uint64_t> seed;
   std::vector<std::string> private_detect{"none"};
+  std::pair<PrivateMode, bool> private_mode{PrivateMode::mask, true};  // and whether types show
   std::filesystem::path private_names;
 };
 

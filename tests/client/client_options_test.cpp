@@ -156,7 +156,7 @@ TEST(ClientOptionsTest, MistakeIsUsageErrorWithOptionAndRemedy) {
     for (const std::string& value : wrong) expect_refused({option, value}, option);
   }
   expect_refused({"--plain", "--tree", "0,6,62"}, "--tree");
-  expect_refused({"--private-found", "refuse"}, "--private-detect");
+  expect_refused({"--private-detect", "refuse"}, "--private-detect refuse");
   expect_refused({"--device", "tpu"}, "edgedraft devices");
   expect_refused({"--pin", kPin, "--ca", "ca.pem"}, "--ca");
   expect_refused({"--seed", "abc"}, "--seed: 'abc': give a number");

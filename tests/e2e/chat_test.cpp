@@ -104,10 +104,9 @@ TEST_F(ChatTest, AnswersEachLineOfStandardInput) {
 
 TEST_F(ChatTest, ContinuesAfterRefusedTurn) {
   const Server server(scratch_);
-  Process client(
-      chat(server, {"--max-tokens", "5", "--private-detect", "mail", "--private-found", "refuse"}),
-      scratch_ / "chat",
-      "Write to zoe@lee.org.\nWrite to <private>zoe@lee.org</private>.\nzoe@lee.org?\n");
+  Process client(chat(server, {"--max-tokens", "5", "--private-detect", "mail,refuse"}),
+                 scratch_ / "chat",
+                 "Write to zoe@lee.org.\nWrite to <private>zoe@lee.org</private>.\nzoe@lee.org?\n");
   EXPECT_EQ(client.wait(), 0) << client.err();
   const auto turns = objects_in(client.out());
   ASSERT_EQ(turns.size(), 3u) << client.out();
