@@ -17,6 +17,9 @@ constexpr double kSlopeWeight = 0.25;
 constexpr double kBatteryGain = 1.15;
 constexpr double kFloor = 0.02;
 constexpr double kBatteryFloor = 0.2;
+// Trees may not pay if a pass of so many rows costs so many times as much as one of a single row.
+constexpr double kWideRows = 8.0;
+constexpr double kCostlyRows = 1.25;
 // Observed ranks needed before a forecast uses them.
 constexpr double kTriedToKnow = 16.0;
 constexpr double kRanksRemembered = 400.0;
@@ -92,6 +95,20 @@ double CostLine::at(double rows) const {
       std::max(0.0, (common + kSlopeWeight * kRowsShare * mean) / (spread + kSlopeWeight));
   // Bounds extrapolation: no cost is below a tenth of the mean.
   return std::max(mean + slope * (rows - mean_rows), 0.1 * mean);
+}
+
+void PassCosts::measured(std::span<const PassTime> times) {
+  if (std::ranges::equal(times, times_)) return;
+  times_.assign(times.begin(), times.end());
+  curve_ = {};
+  for (const PassTime& pass : times) {
+    curve_.anchor(pass.rows, std::chrono::microseconds(pass.microseconds));
+  }
+}
+
+void PassCosts::add(std::uint32_t rows, double seconds) {
+  line_.add(rows, seconds);
+  if (curve_.known()) curve_.add(rows, from_seconds(seconds));
 }
 
 void TokenRate::limit(double tokens_max) {
@@ -212,7 +229,6 @@ RunControl::Decision RunControl::drafting(std::uint32_t breadth_max, std::uint32
                 .breadth = breadth_max,
                 .floor = on_battery ? kBatteryFloor : kFloor};
   double overlap = forecast_cost(RunKind::overlap, breadth_max, best.floor, tokens);
-  const double economy = forecast_cost(RunKind::economy, breadth_max, best.floor, tokens);
   if (breadth_max > 1) {
     const double narrow = forecast_cost(RunKind::overlap, 1, best.floor, tokens);
     if (narrow < kAsFast * overlap) {
@@ -220,6 +236,17 @@ RunControl::Decision RunControl::drafting(std::uint32_t breadth_max, std::uint32
       best.breadth = 1;
     }
   }
+  Decision economic = best;
+  economic.breadth = breadth_max;
+  if (known_.pass.at(kWideRows) > kCostlyRows * known_.pass.at(1)) {
+    const double chain = forecast_cost(RunKind::overlap, 1, kBatteryFloor, tokens);
+    if (kAsFast * chain <= overlap) {
+      overlap = chain;
+      best.breadth = economic.breadth = 1;
+      best.floor = economic.floor = kBatteryFloor;
+    }
+  }
+  const double economy = forecast_cost(RunKind::economy, economic.breadth, economic.floor, tokens);
   const auto with_measured = [&](RunKind kind, double expected) {
     const TokenRate& rate = known_.rates[index(kind)];
     return (kForecastWeight * expected + rate.seconds) / (kForecastWeight + rate.tokens);
@@ -229,8 +256,8 @@ RunControl::Decision RunControl::drafting(std::uint32_t breadth_max, std::uint32
   // A disturbance of one drafting mode affects the other as well.
   const double economy_cost = with_measured(RunKind::economy, economy * cost / overlap);
   if (kAsFast * economy_cost <= cost) {
+    best = economic;
     best.kind = RunKind::economy;
-    best.breadth = breadth_max;
     best.tokens_per_second = 1.0 / economy_cost;
   }
   return best;

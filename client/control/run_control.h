@@ -3,11 +3,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "shared/base/clock.h"
+#include "shared/forecast/cost_curve.h"
 #include "shared/forecast/run_model.h"
+#include "shared/types/pass_time.h"
 
 namespace edgedraft::client {
 
@@ -41,6 +44,27 @@ class CostLine {
   double product_ = 0.0;
 };
 
+// Cost of a target pass by its rows: the server's measurements, corrected by later passes. If the
+// server sent none, a line through later passes.
+class PassCosts {
+ public:
+  PassCosts() = default;
+  explicit PassCosts(const CostLine& line) : line_(line) {}
+
+  // Corrections of equal measurements are kept. Requires  fewest rows first
+  void measured(std::span<const PassTime> times);
+  void add(std::uint32_t rows, double seconds);
+  bool known() const { return curve_.known() || line_.known(); }
+  // Requires  known()
+  double at(double rows) const { return curve_.known() ? curve_.seconds(rows) : line_.at(rows); }
+  const CostLine& line() const { return line_; }
+
+ private:
+  std::vector<PassTime> times_;
+  CostCurve curve_;
+  CostLine line_;
+};
+
 // Measured time per token of one way to answer. The oldest evidence fades.
 struct TokenRate {
   double tokens = 0.0;
@@ -59,7 +83,7 @@ struct TokenRate {
 struct RunKnowledge {
   static constexpr std::size_t kRanks = 8;
 
-  CostLine pass;  // target pass, by rows
+  PassCosts pass;
   CostLine step;  // drafting step, by nodes expanded
   // Count of target tokens by their rank in the drafter's proposals, and the total.
   std::array<double, kRanks> right{};
@@ -85,7 +109,8 @@ struct RunKnowledge {
 //   slow one rarely.
 //
 // Drafting has to gain 3 % over a stream, or 15 % on battery. Economy is preferred if it costs less
-// than 3 %. On battery only paths with a probability above 1 in 5 are drafted.
+// than 3 %. On battery only paths with a probability above 1 in 5 are drafted. So they are, as
+// chains, if wide passes cost the server much (experts) and trees gain less than 3 %.
 //
 // It has no clock and does not read tokens.
 class RunControl {
@@ -112,6 +137,8 @@ class RunControl {
 
   // Records a round trip without the server's own time.
   void observe_link(Duration round_trip);
+  // Pass times that the server measured before it served; fewest rows first.
+  void set_pass_times(std::span<const PassTime> times) { known_.pass.measured(times); }
   void observe_pass(std::uint32_t rows, Duration taken);
   void observe_step(std::uint32_t nodes, Duration taken);
   // The target's token was the drafter's `rank`-th likeliest, from 0; `tried` or more: none of the

@@ -46,7 +46,8 @@ TokenRate rate_from(const json& item) {
 
 // Leaves out values that no run can have measured.
 RunKnowledge knowledge_from(const json& item) {
-  RunKnowledge known{.pass = line_from(item.at("pass")), .step = line_from(item.at("step"))};
+  RunKnowledge known{.pass = PassCosts(line_from(item.at("pass"))),
+                     .step = line_from(item.at("step"))};
   constexpr double kTriedMax = 1e6;
   constexpr double kRoundTripMax = 1e3;
   const double tried = item.at("tried");
@@ -74,11 +75,16 @@ RunKnowledge knowledge_from(const json& item) {
 json to_json(const RunMemory::Key& key, const RunKnowledge& known) {
   json rates = json::array();
   for (const TokenRate& rate : known.rates) rates.push_back({rate.tokens, rate.seconds});
-  return {{"server", key.server},           {"drafter", key.drafter},
-          {"pass", to_json(known.pass)},    {"step", to_json(known.step)},
-          {"right", known.right},           {"tried", known.tried},
-          {"round_trip", known.round_trip}, {"rates", rates},
-          {"balance", known.balance},       {"drafted_tokens", known.drafted_tokens}};
+  return {{"server", key.server},
+          {"drafter", key.drafter},
+          {"pass", to_json(known.pass.line())},
+          {"step", to_json(known.step)},
+          {"right", known.right},
+          {"tried", known.tried},
+          {"round_trip", known.round_trip},
+          {"rates", rates},
+          {"balance", known.balance},
+          {"drafted_tokens", known.drafted_tokens}};
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "server/load/running_cost.h"
 #include "server/load/start_measurement.h"
 #include "server/metrics/metrics.h"
 #include "server/passes/admission.h"
@@ -27,6 +26,7 @@
 #include "server/sessions/session_fault.h"
 #include "server/sessions/session_store.h"
 #include "shared/base/clock.h"
+#include "shared/forecast/cost_curve.h"
 
 namespace edgedraft::server {
 

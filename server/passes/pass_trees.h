@@ -6,13 +6,13 @@
 #include <memory>
 #include <optional>
 
-#include "server/load/running_cost.h"
 #include "server/metrics/metrics.h"
 #include "server/passes/hint_selection.h"
 #include "server/passes/request.h"
 #include "server/proposers/speculation.h"
 #include "server/sessions/session_store.h"
 #include "shared/base/clock.h"
+#include "shared/forecast/cost_curve.h"
 
 namespace edgedraft::server {
 

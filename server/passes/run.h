@@ -8,9 +8,9 @@
 
 #include "server/hints/hint_calibration.h"
 #include "server/hints/hint_tree.h"
-#include "server/load/running_cost.h"
 #include "server/passes/hint_selection.h"
 #include "shared/base/clock.h"
+#include "shared/forecast/cost_curve.h"
 #include "shared/protocol/message.h"
 #include "shared/speculative/draft_tree.h"
 

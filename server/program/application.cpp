@@ -88,7 +88,8 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                         .model = host_.name(),
                         .context_count = host_.context_count(),
                         .nodes_max = kTreeNodesMax,
-                        .scale_groups = {}};
+                        .scale_groups = {},
+                        .pass_times = options_.pass_times};
   if (client->tap) {
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());

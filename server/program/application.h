@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "server/metrics/metrics.h"
 #include "server/passes/scheduler.h"
@@ -17,9 +18,10 @@
 namespace edgedraft::server {
 
 struct ApplicationOptions {
-  std::optional<std::string> token;  // bearer token that clients must present
-  std::string agent;                 // program and version
-  bool compresses = true;            // compresses prompts' activations
+  std::optional<std::string> token;    // bearer token that clients must present
+  std::string agent;                   // program and version
+  bool compresses = true;              // compresses prompts' activations
+  std::vector<PassTime> pass_times{};  // measured at the start
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 

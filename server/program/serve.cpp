@@ -1,11 +1,14 @@
 #include "server/program/serve.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "server/metrics/pages.h"
 #include "server/passes/scheduler.h"
@@ -179,20 +182,25 @@ void reload(const CredentialFiles& files, std::optional<std::string>& token, Lis
 
 // Measures pass costs for the first hint choices. Throws DeviceError: a device that fails here
 // would fail clients, too.
-void measure_passes(PassLoop& loop, double seconds_max, spdlog::logger& log) {
-  if (seconds_max <= 0) return;
+std::vector<PassTime> measure_passes(PassLoop& loop, double seconds_max, spdlog::logger& log) {
+  if (seconds_max <= 0) return {};
   const auto measured = loop.measure_costs(
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds_max)));
   if (measured.passes.empty()) {
     log.info("--measure {} was too short: pass times will be learned while serving", seconds_max);
-    return;
+    return {};
   }
   std::string passes;
+  std::vector<PassTime> times;
   for (const StartSample& pass : measured.passes) {
+    times.push_back({.rows = pass.rows,
+                     .microseconds = static_cast<std::uint32_t>(
+                         std::clamp(1e6 * seconds(pass.time), 1.0, 4e9))});
     passes += fmt::format("{}{:.3g} ms for {}", passes.empty() ? "" : ", ",
                           1e3 * seconds(pass.time), pass.rows);
   }
   log.info("pass times by rows: {} (measured for {:.1f} s)", passes, seconds(measured.took));
+  return times;
 }
 
 Result<int> serve(const ServerOptions& o) {
@@ -278,9 +286,10 @@ Result<int> serve(const ServerOptions& o) {
   };
   passes.metrics = metrics;
   if (o.hooks.set_passes) o.hooks.set_passes(passes);
+  std::vector<PassTime> pass_times;
   Scheduler scheduler(parts,
                       {.passes = passes, .queue_max = o.queue_max, .prepare = [&](PassLoop& loop) {
-                         measure_passes(loop, o.measure_s, *log);
+                         pass_times = measure_passes(loop, o.measure_s, *log);
                        }});
   const std::uint64_t copy = RecurrentStates::copy_bytes(parts.decoder.config());
   log->info(
@@ -298,6 +307,7 @@ Result<int> serve(const ServerOptions& o) {
                           {.token = credentials->token,
                            .agent = kVersion,
                            .compresses = o.compress == "gzip",
+                           .pass_times = std::move(pass_times),
                            .metrics = metrics},
                           *log);
   Listener listener({.address = endpoint->host,

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "server/load/running_cost.h"
+#include "shared/forecast/cost_curve.h"
 
 namespace edgedraft::server {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "server/load/running_cost.h"
 #include "shared/base/clock.h"
+#include "shared/forecast/cost_curve.h"
 
 namespace edgedraft::server {
 

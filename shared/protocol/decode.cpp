@@ -163,6 +163,17 @@ Result<Message> read(const flat::Welcome& m) {
     c.in_range(values <= kRowValuesMax, "values of a row");
     welcome.scale_groups.assign(groups->begin(), groups->end());
   }
+  if (const auto* passes = m.pass_times()) {
+    c.in_range(passes->size() <= kPassTimesMax, "number of pass times");
+    std::uint32_t rows = 0;
+    for (const flat::PassTime* pass : *passes) {
+      c.in_range(
+          pass->rows() > rows && pass->rows() <= kDraftNodesMax + 1 && pass->microseconds() > 0,
+          "pass time");
+      rows = pass->rows();
+      welcome.pass_times.push_back({.rows = rows, .microseconds = pass->microseconds()});
+    }
+  }
   return c.result(std::move(welcome));
 }
 

@@ -98,9 +98,12 @@ struct Writer {
     const auto agent = text(to, m.agent);
     const auto model = text(to, m.model);
     const auto groups = numbers(to, m.scale_groups);
+    std::vector<flat::PassTime> passes;
+    for (const PassTime& pass : m.pass_times) passes.emplace_back(pass.rows, pass.microseconds);
+    const auto times = passes.empty() ? 0 : to.CreateVectorOfStructs(passes);
     to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
                                   m.nodes_max, groups, m.hint_nodes_max, m.pad_bytes_up,
-                                  m.pad_bytes_down, m.newest_row));
+                                  m.pad_bytes_down, m.newest_row, times));
   }
 
   void operator()(const OutgoingPrefill& m) const {

@@ -17,6 +17,7 @@ inline constexpr std::uint32_t kContextCountMax = 1u << 20;
 inline constexpr std::uint32_t kTextBytesMax = 1024;  // names, reasons, messages
 inline constexpr std::uint32_t kBearerTokenBytesMax = 4096;
 inline constexpr std::uint32_t kScaleGroupsMax = 4096;
+inline constexpr std::uint32_t kPassTimesMax = 16;
 // With kScaleGroupsMax, keeps a verdict of 256 rows below kFramePayloadBytesMax.
 inline constexpr std::uint32_t kRowValuesMax = 32768;
 inline constexpr std::uint32_t kInflateRatioMax = 100;

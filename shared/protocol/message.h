@@ -15,6 +15,7 @@
 #include "shared/types/finish.h"
 #include "shared/types/hint_node.h"
 #include "shared/types/logprob.h"
+#include "shared/types/pass_time.h"
 #include "shared/types/sampling_params.h"
 
 // Messages of docs/protocol.md as plain values, and their decoder.
@@ -88,6 +89,8 @@ struct Welcome {
   std::uint32_t pad_bytes_down = 0;
   // Verdicts carry only the newest position's activations, as the client requested.
   bool newest_row = false;
+  // Measured passes, fewest rows first; empty: not measured.
+  std::vector<PassTime> pass_times{};
   bool operator==(const Welcome&) const = default;
 };
 

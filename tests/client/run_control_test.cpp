@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace edgedraft::client {
 namespace {
@@ -233,6 +234,57 @@ TEST(RunControlTest, RestoredKnowledgeGivesSameDecision) {
   RunControl next(first.known());
   EXPECT_EQ(next.decide(8, 96, false), first.decide(8, 96, false));
   EXPECT_EQ(next.why(), first.why());
+}
+
+// 3 ms and 18 ms for all experts, of which each row reads 8 of 128; or the same without experts.
+std::vector<PassTime> pass_times(bool has_experts) {
+  std::vector<PassTime> times;
+  for (const std::uint32_t rows : {1u, 2u, 4u, 8u, 16u, 32u, 64u}) {
+    const double read = has_experts ? 1.0 - std::pow(1.0 - 8.0 / 128.0, rows) : 0.0;
+    times.push_back({.rows = rows,
+                     .microseconds = static_cast<std::uint32_t>(3000 + 18000 * read + 50 * rows)});
+  }
+  return times;
+}
+
+RunControl::Decision fastest_for(const std::vector<PassTime>& times) {
+  RunControl control({});
+  control.set_pass_times(times);
+  control.observe_link(milliseconds(2));
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    control.observe_step(8, microseconds(500));
+    control.observe_rank(i % 10 < 7 ? 0 : i % 10 == 7 ? 1 : 100, 8);
+  }
+  return control.fastest(8, 96, false);
+}
+
+TEST(RunControlTest, DraftsShortChainsIfRowsReadMoreExperts) {
+  const auto dense = fastest_for(pass_times(false));
+  EXPECT_TRUE(dense.drafts());
+  EXPECT_EQ(dense.breadth, 8u);
+  EXPECT_LT(dense.floor, 0.1);
+  const auto experts = fastest_for(pass_times(true));
+  EXPECT_TRUE(experts.drafts());
+  EXPECT_EQ(experts.breadth, 1u);
+  // The likeliest token is right in 7 of 10 cases.
+  const double length = std::log(experts.floor) / std::log(0.7);
+  EXPECT_GE(length, 2.0);
+  EXPECT_LT(length, 5.0);
+}
+
+TEST(PassCostsTest, CorrectsServerMeasurements) {
+  const auto times = pass_times(true);
+  PassCosts costs;
+  EXPECT_FALSE(costs.known());
+  costs.measured(times);
+  EXPECT_NEAR(costs.at(8), 1e-6 * times[3].microseconds, 1e-9);
+  for (int i = 0; i < 50; ++i) costs.add(8, 0.5e-6 * times[3].microseconds);
+  const double corrected = costs.at(8);
+  EXPECT_NEAR(corrected, 0.5e-6 * times[3].microseconds, 1e-4);
+  costs.measured(times);
+  EXPECT_EQ(costs.at(8), corrected) << "a reconnect to the same server keeps corrections";
+  costs.measured(pass_times(false));
+  EXPECT_LT(costs.at(8), 0.5 * corrected) << "another server";
 }
 
 TEST(CostLineTest, FollowsMeasurements) {

@@ -197,6 +197,24 @@ TEST(WelcomeRangeTest, BoundsRows) {
   EXPECT_EQ(code(std::vector<std::uint32_t>(kScaleGroupsMax + 1, 1)), Errc::protocol);
 }
 
+TEST(WelcomeRangeTest, BoundsPassTimes) {
+  const std::vector<std::uint8_t> id(16);
+  const auto code = [&](std::vector<flat::PassTime> times) {
+    FlatBufferBuilder b;
+    return code_of(
+        Kind::welcome, b,
+        flat::CreateWelcomeDirect(b, 1, &id, "", "", 100, 62, nullptr, 1, 0, 0, false, &times));
+  };
+  EXPECT_EQ(code({{1, 5}, {256, 5}}), Errc::cancelled);
+  EXPECT_EQ(code({{0, 5}}), Errc::protocol);
+  EXPECT_EQ(code({{257, 5}}), Errc::protocol);
+  EXPECT_EQ(code({{1, 0}}), Errc::protocol);
+  EXPECT_EQ(code({{2, 5}, {2, 6}}), Errc::protocol) << "widths must increase";
+  std::vector<flat::PassTime> many;
+  for (std::uint32_t rows = 1; rows <= kPassTimesMax + 1; ++rows) many.emplace_back(rows, 1);
+  EXPECT_EQ(code(many), Errc::protocol);
+}
+
 struct HintFields {
   std::vector<std::uint32_t> nodes = {7};
   std::vector<std::uint16_t> parents = {0};

@@ -47,6 +47,7 @@ std::vector<Message> one_of_each() {
   welcome.scale_groups = {64, 32, 32};
   welcome.hint_nodes_max = 1000;
   welcome.newest_row = true;
+  welcome.pass_times = {{1, 900}, {256, ~0u}};
   const SamplingParams sampling{
       .temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.05f, .seed = ~0ull};
   return {

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "server/load/running_cost.h"
 #include "server/passes/hint_selection.h"
+#include "shared/forecast/cost_curve.h"
 
 namespace edgedraft::server {
 namespace {

@@ -47,6 +47,7 @@ RunControl::Decision RunDrafting::plan_run() {
 
 wire::RunTerms RunDrafting::run_terms(std::uint32_t length_min) {
   if (!std::exchange(is_counted_, true)) control_.begin_answer();
+  control_.set_pass_times(server_.pass_times);
   doing_ = plan_run();
   credit_ = credit_now();
   if (credit_ <= length_min) return {.logprobs = terms_.logprobs};

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "shared/base/clock.h"
 #include "shared/base/error.h"
@@ -27,6 +28,7 @@ struct ServerView {
   bool newest_row = false;          // sends activations of the newest position only
   std::uint32_t context_count = 0;  // 0: unknown
   Instant ask_again{};              // earliest retry: it was out of capacity
+  std::vector<PassTime> pass_times{};
 
   void welcomed(const wire::Welcome& welcome) {
     signed_in = true;
@@ -36,6 +38,7 @@ struct ServerView {
     nodes_max = welcome.nodes_max;
     newest_row = welcome.newest_row;
     context_count = welcome.context_count;
+    pass_times = welcome.pass_times;
     ask_again = {};
   }
   void lost(const Error& error) {

@@ -1,10 +1,10 @@
-#include "server/load/running_cost.h"
+#include "shared/forecast/cost_curve.h"
 
 #include <algorithm>
 
 #include "shared/base/check.h"
 
-namespace edgedraft::server {
+namespace edgedraft {
 namespace {
 
 // Weight left of a sample after one more.
@@ -103,4 +103,4 @@ double CostCurve::joined(double count, const At& at) const {
   return at(*after) + (is_beyond ? std::max(0.0, slope) : slope) * (count - after->count);
 }
 
-}  // namespace edgedraft::server
+}  // namespace edgedraft

@@ -5,7 +5,7 @@
 
 #include "shared/base/clock.h"
 
-namespace edgedraft::server {
+namespace edgedraft {
 
 // Mean of all samples; after `memory` samples, an exponential mean with a half-life of 0.7 * memory
 // samples.
@@ -89,4 +89,4 @@ inline double pass_seconds(const CostCurve& costs, std::uint32_t rows) {
   return costs.known() ? costs.seconds(rows) : 1.0;
 }
 
-}  // namespace edgedraft::server
+}  // namespace edgedraft
