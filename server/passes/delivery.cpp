@@ -16,6 +16,9 @@
 namespace edgedraft::server {
 namespace {
 
+// Interval of reports on a prompt. Short compared to the silence that clients bear.
+constexpr Duration kReportEvery = std::chrono::milliseconds(200);
+
 // Wire format of a tap's rows for positions first..first + count - 1.
 Bytes quantized_rows(Tap& tap, const KvCache& cache, std::uint32_t first, std::uint32_t count) {
   const auto groups = tap.scale_groups();
@@ -126,6 +129,12 @@ bool Delivery::answer(RunTurn& turn, const Outcome& outcome, Instant finished) {
 
 Bytes Delivery::new_rows(const Request& turn, std::uint32_t first, std::uint32_t count) const {
   return quantized_rows(*turn.client.tap, turn.session->target.cache(), first, count);
+}
+
+void Delivery::reading(PromptTurn& prompt, Instant finished) {
+  if (finished < std::max(prompt.posted, prompt.reported) + kReportEvery) return;
+  prompt.reported = finished;
+  prompt.client.reply->reading(prompt.round);
 }
 
 void Delivery::refuse(const Client& client, std::uint32_t round, Refusal why, Error error) {

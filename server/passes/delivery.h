@@ -39,6 +39,8 @@ class Delivery {
   // Requires  the turn has started
   std::optional<RunTurn> answer(PromptTurn& prompt, const Outcome& outcome, Instant finished);
   bool answer(RunTurn& turn, const Outcome& outcome, Instant finished);
+  // Reports that a pass ran a part of the prompt, at most every 200 ms.
+  void reading(PromptTurn& prompt, Instant finished);
   // Never throws: it may run after an allocation failure.
   void refuse(const Client& client, std::uint32_t round, Refusal why, Error error);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -341,7 +342,9 @@ bool PassLoop::answer(T& turn, const PassShare& share, const std::optional<Devic
     return false;
   }
   try {
-    return !share.outcome || deliver(turn, *share.outcome, finished);
+    if (share.outcome) return deliver(turn, *share.outcome, finished);
+    if constexpr (std::is_same_v<T, PromptTurn>) delivery_.reading(turn, finished);
+    return true;
   } catch (const std::exception&) {
     // The session has advanced, its client has not.
     give_up(turn.client, turn.round, std::current_exception());

@@ -31,6 +31,8 @@ class Replies {
   // Activations of a run, sent after the verdict they belong to.
   virtual void run_activations(wire::Activations rows) { activations(std::move(rows)); }
   virtual void refuse(std::uint32_t round, Error error) = 0;
+  // A pass ran a part of a prompt. Default: not reported.
+  virtual void reading(std::uint32_t round) { (void)round; }
   // True if the client reads so slowly that its stream must pause.
   virtual bool full() const { return false; }
   // As full(), for a prompt's activations.
@@ -77,6 +79,7 @@ struct PromptTurn : Request {
   std::uint32_t rows_from = 0;   // first position whose activations the client lacks
   bool waits = false;            // queued for memory, and holds none
   std::unique_ptr<Run> run{};    // starts with its answer; null: none
+  Instant reported{};            // last report of a part that ran
 
   bool ready() const { return !waits; }
   bool lacks_turn() const { return !started; }

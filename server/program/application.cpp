@@ -24,6 +24,7 @@ class ConnectionReplies final : public Replies {
     metrics_->activation_bytes.add(rows.data.size());
     handle_.run_activations(std::move(rows));
   }
+  void reading(std::uint32_t round) override { handle_.reading(round); }
   void refuse(std::uint32_t round, Error error) override {
     handle_.refuse(round, std::move(error));
   }

@@ -198,6 +198,10 @@ void ReplyHandle::run_activations(wire::Activations rows) const {
   Target::post_rows(target_, target_->bytes, bytes, std::move(rows));
 }
 
+void ReplyHandle::reading(std::uint32_t round) const {
+  Target::post(target_, [round](ServerProtocol& s) { s.reading(round); }, {});
+}
+
 void ReplyHandle::refuse(std::uint32_t round, Error error) const {
   Target::post(target_, [round, e = std::move(error)](ServerProtocol& s) { s.refuse(round, e); },
                {});

@@ -23,6 +23,7 @@ class ReplyHandle {
   void activations(wire::Activations chunk) const;
   // As activations(), for a run.
   void run_activations(wire::Activations rows) const;
+  void reading(std::uint32_t round) const;
   void refuse(std::uint32_t round, Error error) const;
   void fail(Error error) const;
 

@@ -101,7 +101,9 @@ Result<std::optional<wire::Message>> Channel::next_message() {
     }
     if (!open_)
       return Error{Errc::protocol, "the peer sent a ping before the sign-in was complete"};
-    if (ping) pong_ = wire::Pong{ping->nonce};
+    if (!ping) continue;
+    pong_ = wire::Pong{ping->nonce};
+    if (ping->reading > 0) return std::optional<wire::Message>(std::move(*message));
   }
   if (reader_.partial_bytes() == 0) {
     frame_deadline_.reset();

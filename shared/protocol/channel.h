@@ -90,8 +90,9 @@ class Channel {
   Channel(const ChannelOptions& options, Instant now);
 
   void receive(Instant now, ByteView bytes);
-  // Returns the next message other than Ping and Pong. Call until it returns nullopt.
-  // Errors    of FrameReader and wire::decode; protocol for a Ping too early. All are fatal.
+  // Returns the next message other than Pong and a Ping that only tests the link. Call until it
+  // returns nullopt. Errors    of FrameReader and wire::decode; protocol for a Ping too early. All
+  // are fatal.
   Result<std::optional<wire::Message>> next_message();
   // `awaits`: a reply is outstanding, so a padded connection keeps sending.
   // Errors    timed_out

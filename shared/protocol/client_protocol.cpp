@@ -68,6 +68,11 @@ Result<void> ClientProtocol::handle(wire::Message message) {
   if (!welcome_) return faulty_server("a message before the sign-in was complete");
   if (auto* verdict = std::get_if<wire::Verdict>(&message)) return on_verdict(std::move(*verdict));
   if (auto* chunk = std::get_if<wire::Activations>(&message)) return on_activations(*chunk);
+  if (const auto* ping = std::get_if<wire::Ping>(&message)) {
+    if (pending_ && !running() && ping->reading == pending_->round)
+      events_.push_back(RequestRead{});
+    return boost::system::in_place_value;
+  }
   return faulty_server("unexpected " + std::string(to_string(wire::kind_of(message))));
 }
 

@@ -61,7 +61,11 @@ struct RequestRefused {
   Error error;
 };
 
-using ClientEvent = std::variant<Welcomed, VerdictReceived, ActivationsReceived, RequestRefused>;
+// The server is still reading the tokens of the request in flight.
+struct RequestRead {};
+
+using ClientEvent =
+    std::variant<Welcomed, VerdictReceived, ActivationsReceived, RequestRefused, RequestRead>;
 
 struct ClientProtocolOptions {
   wire::Hello hello{};

@@ -362,7 +362,7 @@ Result<Message> read(const flat::Verdict& m) {
 }
 
 Result<Message> read(const flat::Ping& m) {
-  return Message(Ping{m.nonce()});
+  return Message(Ping{m.nonce(), m.reading()});
 }
 
 Result<Message> read(const flat::Pong& m) {

@@ -171,7 +171,7 @@ struct Writer {
                                   m.hints_seen, logprob_tokens, logprobs));
   }
 
-  void operator()(const Ping& m) const { to.Finish(flat::CreatePing(to, m.nonce)); }
+  void operator()(const Ping& m) const { to.Finish(flat::CreatePing(to, m.nonce, m.reading)); }
   void operator()(const Pong& m) const { to.Finish(flat::CreatePong(to, m.nonce)); }
   void operator()(const Cancel& m) const { to.Finish(flat::CreateCancel(to, m.round)); }
   void operator()(const Close& m) const {

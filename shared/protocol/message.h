@@ -217,6 +217,8 @@ struct Verdict {
 
 struct Ping {
   std::uint64_t nonce = 0;
+  // Round of the request whose tokens the server is reading; 0: none.
+  std::uint32_t reading = 0;
   bool operator==(const Ping&) const = default;
 };
 

@@ -83,6 +83,7 @@ Result<void> ServerProtocol::handle(wire::Message message) {
   if (auto* resume = std::get_if<wire::Resume>(&message)) return on_resume(std::move(*resume));
   if (auto* hints = std::get_if<wire::Hints>(&message)) return on_hints(std::move(*hints));
   if (auto* cancel = std::get_if<wire::Cancel>(&message)) return on_cancel(*cancel);
+  if (std::holds_alternative<wire::Ping>(message)) return boost::system::in_place_value;
   return faulty(faulty_client("unexpected " + std::string(to_string(wire::kind_of(message)))));
 }
 
@@ -337,6 +338,10 @@ bool ServerProtocol::activations(wire::Activations chunk) {
   channel_.send_bulk(chunk, std::uint64_t{chunk.count} * layout_.row_bytes(),
                      pad_bytes(chunk.count, chunk.data.size()));
   return true;
+}
+
+void ServerProtocol::reading(std::uint32_t round) {
+  if (answers(round)) channel_.send(wire::Ping{.reading = round});
 }
 
 bool ServerProtocol::refuse(std::uint32_t round, const Error& error) {

@@ -86,6 +86,8 @@ class ServerProtocol {
   // activations_from. Returns false if the round was cancelled. An unexpected chunk ends the
   // connection.
   bool activations(wire::Activations chunk);
+  // Reports that the server is reading the request's tokens. Ignored if the round was cancelled.
+  void reading(std::uint32_t round);
   // Reports a failed request; the connection stays open. Returns false as above.
   bool refuse(std::uint32_t round, const Error& error);
   // Ends the connection with this error. Flush take_output() and close.

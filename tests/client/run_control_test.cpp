@@ -253,7 +253,7 @@ RunControl::Decision fastest_for(const std::vector<PassTime>& times) {
   control.observe_link(milliseconds(2));
   for (std::uint32_t i = 0; i < 100; ++i) {
     control.observe_step(8, microseconds(500));
-    control.observe_rank(i % 10 < 7 ? 0 : i % 10 == 7 ? 1 : 100, 8);
+    control.observe_rank(i % 10 < 7 ? 0 : 100, 8);
   }
   return control.fastest(8, 96, false);
 }
@@ -284,7 +284,7 @@ TEST(PassCostsTest, CorrectsServerMeasurements) {
   costs.measured(times);
   EXPECT_EQ(costs.at(8), corrected) << "a reconnect to the same server keeps corrections";
   costs.measured(pass_times(false));
-  EXPECT_LT(costs.at(8), 0.5 * corrected) << "another server";
+  EXPECT_NEAR(costs.at(8), 0.0034, 1e-9) << "another server";
 }
 
 TEST(CostLineTest, FollowsMeasurements) {

@@ -10,7 +10,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kPassTime = 8ms;
-constexpr Duration kRowTime = 100us;
 
 }  // namespace
 
@@ -164,6 +163,9 @@ class SimulatedDevice::Link final : public TargetLink {
     void activations(wire::Activations chunk) override {
       say([&link = link_, chunk] { link.server_->activations(chunk); });
     }
+    void reading(std::uint32_t round) override {
+      say([&link = link_, round] { link.server_->reading(round); });
+    }
     void refuse(std::uint32_t round, Error error) override {
       say([&link = link_, round, error] { link.server_->refuse(round, error); });
     }
@@ -267,7 +269,8 @@ struct SimulatedDevice::Talk final : GenerationObserver {
 SimulatedDevice::SimulatedDevice(const Options& options) : options_(options) {
   PassLoopOptions passes;
   passes.sessions.sessions_max = 16;
-  passes.pace = [](std::uint32_t rows) { return kPassTime + rows * kRowTime; };
+  passes.pace = [row = options.row_time](std::uint32_t rows) { return kPassTime + rows * row; };
+  passes.pass_rows_max = options.pass_rows_max;
   passes.wait_until = [this](Instant end) { passing_ = std::max(*passing_, end); };
   passes.on_session_fault = [](const std::string& why) { ADD_FAILURE() << why; };
   loop_.emplace(SessionParts{.decoder = decoder_, .context_count = kContext, .is_end = is_toy_end},

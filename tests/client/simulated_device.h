@@ -82,6 +82,8 @@ class SimulatedDevice {
     std::uint32_t drafter_context = kContext;
     bool first_answers_alone = false;  // conversation 0 has a writer that needs no activations
     Duration resync_wait = std::chrono::seconds(2);
+    Duration row_time = std::chrono::microseconds(100);  // of a pass, besides a fixed part
+    std::uint32_t pass_rows_max = kMaskRowsMax;
     // Time of the first conversation's drafter per token or tree level.
     Duration first_draft_step = kDraftStep;
     Duration others_draft_step = kDraftStep;

@@ -265,6 +265,19 @@ TEST_F(ClientProtocolTest, AnswersPing) {
   EXPECT_EQ(std::get<wire::Pong>(take_messages(protocol_).at(0)).nonce, 77u);
 }
 
+TEST_F(ClientProtocolTest, ReportsReadingOfUnansweredRequest) {
+  sign_in();
+  ASSERT_TRUE(protocol_.prefill(outgoing(prompt_of(10))));
+  ASSERT_TRUE(hear(wire::Ping{.reading = 1}));
+  expect_event<RequestRead>();
+  ASSERT_TRUE(hear(wire::Ping{.reading = 2}));
+  EXPECT_FALSE(protocol_.next_event()) << "another round";
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
+  expect_event<VerdictReceived>();
+  ASSERT_TRUE(hear(wire::Ping{.reading = 1}));
+  EXPECT_FALSE(protocol_.next_event()) << "it is answered";
+}
+
 TEST_F(ClientProtocolTest, RejectsPingBeforeSignIn) {
   EXPECT_EQ(code_after(wire::Ping{1}), Errc::protocol);
 }

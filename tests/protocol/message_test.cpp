@@ -103,7 +103,7 @@ std::vector<Message> one_of_each() {
             .first = 70'000,
             .position = 19,
             .nodes = {{5, 0, 0}, {(1u << 24) - 1, 1, 17}, {0, kHintDistanceMax, 255}}},
-      Ping{1},
+      Ping{1, 6},
       Pong{~0ull},
       Cancel{5},
       Close{"bye"},

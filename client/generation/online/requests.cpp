@@ -96,6 +96,9 @@ Constraints Requests::constraints() const {
 Result<void> Requests::take(const ClientEvent& event) {
   if (const auto* welcomed = std::get_if<Welcomed>(&event)) return take_welcome(welcomed->welcome);
   if (const auto* rows = std::get_if<ActivationsReceived>(&event)) take_activations(*rows);
+  if (std::holds_alternative<RequestRead>(event)) {
+    request_.deadline = parts_.now() + options_.deadline;
+  }
   return boost::system::in_place_value;
 }
 

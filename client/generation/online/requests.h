@@ -36,7 +36,7 @@ class Requests : GenerationContext {
   Instant begin_wait() { return request_.waits_since = parts_.now(); }
   void end_wait() { stats_.waiting += parts_.now() - request_.waits_since; }
 
-  // Takes in a welcome or activations; ignores other events.
+  // Takes in a welcome, activations or a sign that the server reads; ignores other events.
   Result<void> take(const ClientEvent& event);
   void take_late(const VerdictReceived& event);
   // Takes in the link's events between answers.
