@@ -53,6 +53,8 @@ FeatureWeights::FeatureWeights(Backend& backend, const FeatureModel& model,
       sizes_(model.sizes),
       dim_(model.plan.shape.dim),
       first_(model.has_first ? 1 : 0),
+      is_joined_(model.is_joined),
+      starts_normed_(model.starts_normed),
       positions_max_(positions_max),
       store_(backend),
       cos_sin_(make_rope_table(backend, model.rope, model.plan.shape.heads.head_dim,
@@ -65,6 +67,7 @@ FeatureWeights::FeatureWeights(Backend& backend, const FeatureModel& model,
       fc_feature_(store_.add_matrix(model.fc_feature)),
       fc_bias_(store_.add_vector(model.fc_bias)),
       output_norm_(store_.add_vector(model.output_norm)),
+      head_norm_(store_.add_vector(model.head_norm)),
       layer_{.plan = model.plan,
              .weights = store_.add_layer(model.layer),
              .rope_style = model.rope.style,
@@ -73,6 +76,7 @@ FeatureWeights::FeatureWeights(Backend& backend, const FeatureModel& model,
       gather_heads_(heads_of(dim_)),
       x_(backend, kMaskRowsMax, dim_),
       embedded_(backend, kMaskRowsMax, dim_),
+      joined_(backend, is_joined_ ? kMaskRowsMax : 1, is_joined_ ? 2 * dim_ : 1),
       parents_(backend, kMaskRowsMax, dim_),
       zeros_(backend, kMaskRowsMax, dim_) {}
 
@@ -151,9 +155,10 @@ void FeatureNetwork::commit(std::span<const std::uint32_t> tokens) {
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   add_inputs();
   predict_features();
-  const Matrix last = features_.all().row_range(input_end() - 1, 1);
-  backend_.store({.x = last, .cache = tree_features_.all(), .first = 0});
-  leave_logits(last);
+  const std::uint32_t last = input_end() - 1;
+  const Matrix feature = features_.all().row_range(last, 1);
+  backend_.store({.x = feature, .cache = tree_features_.all(), .first = 0});
+  leave_logits(m_->is_joined_ && is_true_[last] ? predict_feature(last) : feature);
 }
 
 std::uint32_t FeatureNetwork::true_end() const {
@@ -182,11 +187,11 @@ void FeatureNetwork::add_inputs() {
 
 // Only the newest input's output is used, and predict_feature() computes it.
 void FeatureNetwork::add_inputs(std::uint32_t first_position, std::uint32_t count) {
-  const Matrix x = fuse(std::span(tokens_).subspan(first_position + 1, count),
-                        features_.all().row_range(first_position, count));
+  const Inputs inputs = fuse(std::span(tokens_).subspan(first_position + 1, count),
+                             features_.all().row_range(first_position, count));
   std::vector<std::uint32_t> positions(count);
   std::iota(positions.begin(), positions.end(), first_position);
-  store_keys(backend_, m_->layer_, m_->scratch_, x,
+  store_keys(backend_, m_->layer_, m_->scratch_, inputs.attended,
              {.rows = count,
               .keys = cache_.keys()[0],
               .values = cache_.values()[0],
@@ -209,12 +214,13 @@ void FeatureNetwork::predict_features() {
     own_end_ = first;
   }
   while (own_end_ < input_end()) {
-    predict_feature(own_end_);
+    const Matrix x = predict_feature(own_end_);
+    backend_.store({.x = x, .cache = features_.all(), .first = own_end_});
     ++own_end_;
   }
 }
 
-void FeatureNetwork::predict_feature(std::uint32_t position) {
+Matrix FeatureNetwork::predict_feature(std::uint32_t position) {
   const std::uint32_t memory = memory_count();
   const std::uint32_t token = tokens_[position];
   const AncestorMask itself = mask_of(0);
@@ -238,9 +244,9 @@ void FeatureNetwork::predict_feature(std::uint32_t position) {
   } else {
     input = position;
   }
-  const Matrix x = fuse(std::span(&token, 1), feature);
-  run_layer(x, batch);
-  backend_.store({.x = x, .cache = features_.all(), .first = position});
+  const Inputs inputs = fuse(std::span(&token, 1), feature);
+  run_layer(inputs, batch);
+  return inputs.x;
 }
 
 void FeatureNetwork::expand(std::span<const GrowthNode> nodes, Leave leave) {
@@ -262,18 +268,20 @@ void FeatureNetwork::expand(std::span<const GrowthNode> nodes, Leave leave) {
                       .heads = m_->gather_heads_,
                       .y = features,
                       .scale = m_->gather_heads_.score_scale()});
-  const Matrix x = fuse(rows.tokens, features);
+  const Inputs inputs = fuse(rows.tokens, features);
   const std::uint32_t prefix = memory_count() + own_inputs();
-  run_layer(x, {.positions = rows.positions,
-                .prefix = prefix,
-                .first_slot = prefix + draft_rows_,
-                .masks = rows.masks});
-  backend_.store({.x = x, .cache = tree_features_.all(), .first = 1 + draft_rows_});
+  run_layer(inputs, {.positions = rows.positions,
+                     .prefix = prefix,
+                     .first_slot = prefix + draft_rows_,
+                     .masks = rows.masks});
+  backend_.store({.x = inputs.x, .cache = tree_features_.all(), .first = 1 + draft_rows_});
   draft_rows_ += count;
-  if (leave == Leave::logits) leave_logits(x);
+  if (leave == Leave::logits) leave_logits(inputs.x);
 }
 
-Matrix FeatureNetwork::fuse(std::span<const std::uint32_t> tokens, const Matrix& features) {
+FeatureNetwork::Inputs FeatureNetwork::fuse(std::span<const std::uint32_t> tokens,
+                                            const Matrix& features) {
+  if (m_->is_joined_) return join(tokens, features);
   const auto count = static_cast<std::uint32_t>(tokens.size());
   const Matrix embedded = m_->embedded_.rows(count);
   const Matrix x = m_->x_.rows(count);
@@ -287,14 +295,36 @@ Matrix FeatureNetwork::fuse(std::span<const std::uint32_t> tokens, const Matrix&
   backend_.matmul({.x = embedded, .weight = m_->fc_embedding_, .bias = m_->fc_bias_, .y = x});
   backend_.matmul(
       {.x = normed, .weight = m_->fc_feature_, .bias = {}, .y = x, .into = Into::accumulate});
-  return x;
+  return {.x = x, .attended = x};
 }
 
-void FeatureNetwork::run_layer(const Matrix& x, const RowBatch& batch) {
-  self_attention(backend_, m_->layer_, m_->scratch_, x, batch, cache_.keys()[0],
-                 cache_.values()[0]);
-  feed_forward(backend_, m_->layer_, m_->scratch_, x);
-  norm(m_->output_norm_, x, x);
+FeatureNetwork::Inputs FeatureNetwork::join(std::span<const std::uint32_t> tokens,
+                                            const Matrix& features) {
+  const auto count = static_cast<std::uint32_t>(tokens.size());
+  const Matrix embedded = m_->embedded_.rows(count);
+  const Matrix joined = m_->joined_.rows(count);
+  const Matrix x = m_->x_.rows(count);
+  backend_.embed({.table = m_->embedding_, .tokens = tokens, .y = embedded});
+  norm(m_->embedding_norm_, embedded, joined.column_range(0, m_->dim_));
+  norm(m_->feature_norm_, features, joined.column_range(m_->dim_, m_->dim_));
+  if (m_->starts_normed_) {
+    norm(m_->feature_norm_, features, x);
+  } else {
+    backend_.store({.x = features, .cache = x, .first = 0});
+  }
+  return {.x = x, .attended = joined};
+}
+
+void FeatureNetwork::run_layer(const Inputs& inputs, const RowBatch& batch) {
+  const SequenceBatch rows{.batch = batch, .keys = cache_.keys()[0], .values = cache_.values()[0]};
+  if (m_->is_joined_) {
+    self_attention(backend_, m_->layer_, m_->scratch_, inputs.x, inputs.attended,
+                   std::span(&rows, 1));
+  } else {
+    self_attention(backend_, m_->layer_, m_->scratch_, inputs.x, std::span(&rows, 1));
+  }
+  feed_forward(backend_, m_->layer_, m_->scratch_, inputs.x);
+  norm(m_->output_norm_, inputs.x, inputs.x);
 }
 
 void FeatureNetwork::norm(const Weight& weight, const Matrix& x, const Matrix& y) {
@@ -303,14 +333,19 @@ void FeatureNetwork::norm(const Weight& weight, const Matrix& x, const Matrix& y
       {.x = x, .weight = weight, .y = y, .epsilon = m_->layer_.plan.shape.rms_epsilon});
 }
 
-// Features are the target's states after its final norm, so the head needs no norm.
+// Features after the target's final norm need none before the head.
 void FeatureNetwork::leave_logits(const Matrix& features) {
   if (!m_->logits_memory_ || m_->logits_memory_->all().rows < features.rows) {
     m_->logits_memory_.reset();
     m_->logits_memory_ = std::make_unique<OwnedMatrix>(backend_, features.rows, m_->head_.rows);
   }
   logits_ = m_->logits_memory_->rows(features.rows);
-  backend_.matmul({.x = features, .weight = m_->head_, .bias = {}, .y = logits_});
+  Matrix normed = features;
+  if (m_->head_norm_) {
+    normed = m_->scratch_.normed.rows(features.rows, m_->dim_);
+    norm(m_->head_norm_, features, normed);
+  }
+  backend_.matmul({.x = normed, .weight = m_->head_, .bias = {}, .y = logits_});
 }
 
 DrafterFacts feature_facts(const FeatureModel& model, std::string pace_name) {

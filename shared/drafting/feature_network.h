@@ -27,6 +27,11 @@ struct FeatureModel {
   // Whether the first token is an input, too, with a feature of zeros. An input's index is then
   // its token's position, else its feature's.
   bool has_first = false;
+  // Whether the layer's queries, keys and values read embedding and feature side by side, without
+  // fc; the residual stream then starts with the feature. The head reads outputs of the layer
+  // alone, since the target's features are of another space.
+  bool is_joined = false;
+  bool starts_normed = false;  // is_joined: the residual stream starts with the normed feature
 
   TensorView token_embd;             // [vocabulary, dim]
   std::optional<TensorView> output;  // [head_rows, dim]; absent if the head is the embedding
@@ -37,6 +42,7 @@ struct FeatureModel {
   TensorView fc_bias;                // [1, dim] or absent
   LayerTensors layer;
   TensorView output_norm;  // [1, dim]: turns the layer's output into a feature
+  TensorView head_norm;    // [1, dim]: of what the head reads
 };
 
 // Weights, tables and scratch shared by all sequences of a drafter. One sequence computes at a
@@ -58,6 +64,8 @@ class FeatureWeights {
   BundleConfig sizes_;
   std::uint32_t dim_;
   std::uint32_t first_;  // 1 if the first token is an input, else 0
+  bool is_joined_;
+  bool starts_normed_;
   std::uint32_t positions_max_;
   WeightStore store_;
   OwnedMatrix cos_sin_;
@@ -69,11 +77,13 @@ class FeatureWeights {
   Weight fc_feature_;
   Weight fc_bias_;
   Weight output_norm_;
+  Weight head_norm_;
   Layer layer_;
   LayerScratch scratch_;
   HeadShape gather_heads_;  // the columns of a feature, as heads
   OwnedMatrix x_;
   OwnedMatrix embedded_;
+  OwnedMatrix joined_;  // [embedding; feature]; one column if not is_joined_
   OwnedMatrix parents_;
   OwnedMatrix zeros_;
   std::unique_ptr<OwnedMatrix> logits_memory_;
@@ -95,7 +105,11 @@ class FeatureWeights {
 // If the first token is an input, positions inside the network are one greater: position 0 has a
 // feature of zeros, which is always there, and a token that is never read.
 //
-// Source    EAGLE, section 4.1, and EAGLE-2; DeepSeek-V3 (2024), section 2.2
+// Joined (is_joined), the layer reads [norm(emb(x_{i+1})); norm(f_i)] and its output is both the
+// predicted feature and, normed, what the head reads. The last token's output is computed even if
+// its true feature has arrived.
+//
+// Source    EAGLE, section 4.1, and EAGLE-2; DeepSeek-V3 (2024), section 2.2; EAGLE-3, section 3.1
 class FeatureNetwork : public DraftNetwork {
  public:
   // Requires  the bytes of the tensors outlive the network
@@ -139,13 +153,20 @@ class FeatureNetwork : public DraftNetwork {
   void add_inputs(std::uint32_t first_position, std::uint32_t count);
   // Predicts the features up to the last token.
   void predict_features();
-  void predict_feature(std::uint32_t position);
+  // The layer's output for the input before `position`, in scratch memory.
+  Matrix predict_feature(std::uint32_t position);
   // Slots after the memory that hold inputs with predicted features.
   std::uint32_t own_inputs() const { return own_end_ > own_first_ ? own_end_ - own_first_ - 1 : 0; }
-  // x = fc [norm(emb(tokens)); norm(features)]. Shapes    features, result [tokens, dim]
-  Matrix fuse(std::span<const std::uint32_t> tokens, const Matrix& features);
-  // Turns inputs into features.
-  void run_layer(const Matrix& x, const RowBatch& batch);
+  // Start of the residual stream, and what the layer's attention reads: the same unless joined.
+  struct Inputs {
+    Matrix x;         // [tokens, dim]
+    Matrix attended;  // x, or [tokens, 2 * dim]
+  };
+  // fc [norm(emb(tokens)); norm(features)], or both side by side. Shapes    features [tokens, dim]
+  Inputs fuse(std::span<const std::uint32_t> tokens, const Matrix& features);
+  Inputs join(std::span<const std::uint32_t> tokens, const Matrix& features);
+  // Turns inputs.x into features.
+  void run_layer(const Inputs& inputs, const RowBatch& batch);
   // y = RMSNorm(x) if the model has this norm.
   void norm(const Weight& weight, const Matrix& x, const Matrix& y);
   void leave_logits(const Matrix& features);

@@ -5,6 +5,7 @@
 
 #include "shared/base/check.h"
 #include "shared/drafting/eagle/eagle_kind.h"
+#include "shared/drafting/eagle3/eagle3_kind.h"
 #include "shared/drafting/independent/independent_kind.h"
 #include "shared/drafting/index/retrieval_drafter.h"
 #include "shared/drafting/medusa/medusa_kind.h"
@@ -19,8 +20,8 @@ namespace {
 // any decoder, and so reports faults of files that no kind recognises.
 std::vector<const DrafterKind*>& kinds() {
   static std::vector<const DrafterKind*> all = {
-      &kMoaKind,    &kEagleKind,    &kMedusaKind, &kMtpKind,       &kIndependentKind,
-      &kLookupKind, &kAdaptiveKind, &kNgramKind,  &kRetrievalKind,
+      &kMoaKind,         &kEagle3Kind, &kEagleKind,    &kMedusaKind, &kMtpKind,
+      &kIndependentKind, &kLookupKind, &kAdaptiveKind, &kNgramKind,  &kRetrievalKind,
   };
   return all;
 }

@@ -33,18 +33,6 @@ Result<std::uint32_t> read_vocabulary_count(const GgufFile& file, std::uint32_t 
   return static_cast<std::uint32_t>(table->rows());
 }
 
-// The first error of the tensors of one layer.
-Result<LayerTensors> read_listed(const GgufFile& file, const std::string& prefix,
-                                 const LayerList& list) {
-  LayerTensors layer;
-  TensorReader reader(file, prefix);
-  for (const LayerTensor& tensor : list.tensors()) {
-    if (tensor.kind != LayerTensor::Kind::unused) reader.part(tensor, layer.*tensor.part);
-  }
-  if (reader.error()) return *reader.error();
-  return layer;
-}
-
 // The number of a layer's tensor and its name after that; nullopt for another tensor's.
 std::optional<std::pair<std::uint32_t, std::string_view>> layer_name(std::string_view name) {
   if (!name.starts_with("blk.")) return std::nullopt;
@@ -110,9 +98,14 @@ Result<void> check_heads(const HeadShape& heads, const std::string& what,
 }
 
 Result<DecoderConfig> read_family_config(const GgufFile& file, std::string_view architecture) {
+  return read_family_config(file, file, architecture);
+}
+
+Result<DecoderConfig> read_family_config(const GgufFile& file, const GgufKeys& keys,
+                                         std::string_view architecture) {
   const auto family = find_family(architecture);
   if (!family) return family.error();
-  auto config = read_plan(file, **family);
+  auto config = read_plan(keys, **family);
   if (!config) return config.error();
   const auto stored = (*family)->rope_tensors != nullptr ? (*family)->rope_tensors(file, *config)
                                                          : read_rope_freqs(file, config->rope);
@@ -134,18 +127,29 @@ Result<DecoderConfig> read_decoder_config(const GgufFile& file) {
   return config;
 }
 
+Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,
+                                        const LayerList& list) {
+  LayerTensors layer;
+  TensorReader reader(file, prefix);
+  for (const LayerTensor& tensor : list.tensors()) {
+    if (tensor.kind != LayerTensor::Kind::unused) reader.part(tensor, layer.*tensor.part);
+  }
+  if (reader.error()) return *reader.error();
+  return layer;
+}
+
 Result<LayerTensors> read_family_layer(const GgufFile& file, const std::string& prefix,
                                        std::string_view architecture, const LayerPlan& plan) {
   const auto family = find_family(architecture);
   if (!family) return family.error();
   LayerList list;
   (*family)->tensors(plan, list);
-  return read_listed(file, prefix, list);
+  return read_layer_tensors(file, prefix, list);
 }
 
 Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,
                                         const LayerShape& shape) {
-  return read_listed(file, prefix, drafter_layer(shape));
+  return read_layer_tensors(file, prefix, drafter_layer(shape));
 }
 
 Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderConfig& config) {
@@ -168,7 +172,7 @@ Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderC
   std::vector<LayerList> lists;
   for (std::uint32_t i = 0; i < config.layer_count; ++i) {
     (*family)->tensors(config.plan(i), lists.emplace_back());
-    auto layer = read_listed(file, "blk." + std::to_string(i) + ".", lists.back());
+    auto layer = read_layer_tensors(file, "blk." + std::to_string(i) + ".", lists.back());
     if (!layer) return layer.error();
     tensors.layers.push_back(*layer);
   }

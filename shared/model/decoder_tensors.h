@@ -13,6 +13,8 @@
 namespace edgedraft {
 
 class GgufFile;
+class GgufKeys;
+class LayerList;
 
 // Non-owning view of a stored tensor in the file's memory. A vector is one row.
 struct TensorView {
@@ -183,11 +185,17 @@ Result<DecoderModel> read_draft_decoder(const GgufFile& file);
 // As read_decoder_config, of the keys of `architecture` in a file that may have another one, and
 // without the vocabulary.
 Result<DecoderConfig> read_family_config(const GgufFile& file, std::string_view architecture);
+// As above, with other keys than the file's.
+Result<DecoderConfig> read_family_config(const GgufFile& file, const GgufKeys& keys,
+                                         std::string_view architecture);
 
 // Tensors of a layer of a family's model with a prefix such as "blk.3.".
 Result<LayerTensors> read_family_layer(const GgufFile& file, const std::string& prefix,
                                        std::string_view architecture, const LayerPlan& plan);
 
+// Tensors of a listed layer.
+Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,
+                                        const LayerList& list);
 // Tensors of a Llama layer with a prefix such as "layer."; attn_norm may be missing.
 Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,
                                         const LayerShape& shape);

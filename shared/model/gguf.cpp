@@ -131,14 +131,13 @@ Result<GgufFile> GgufFile::open_parts(const std::filesystem::path& path, std::ui
       return in_file(of_part, added.error());
     }
   }
-  const auto tensors =
-      whole.get_u32_or(kPartsTensorsKey, static_cast<std::uint32_t>(whole.tensors_.size()));
+  const std::size_t found = whole.tensors_.size() + (whole.token_table_.empty() ? 0 : 1);
+  const auto tensors = whole.get_u32_or(kPartsTensorsKey, static_cast<std::uint32_t>(found));
   if (!tensors) return in_file(path, tensors.error());
-  if (*tensors != whole.tensors_.size()) {
+  if (*tensors != found) {
     return Error{Errc::bad_file, path.string() + ": the model's files have " +
-                                     std::to_string(whole.tensors_.size()) +
-                                     " tensors instead of " + std::to_string(*tensors) +
-                                     "; download them again"};
+                                     std::to_string(found) + " tensors instead of " +
+                                     std::to_string(*tensors) + "; download them again"};
   }
   for (const std::string_view key : {kPartKey, kPartCountKey, kPartsTensorsKey}) {
     whole.metadata_.erase(key);
@@ -166,6 +165,7 @@ Result<void> GgufFile::add_part(GgufFile part, std::uint32_t index, std::uint32_
     }
     tensors_.push_back(std::move(tensor));
   }
+  if (!part.token_table_.empty()) token_table_ = part.token_table_;
   mappings_.push_back(std::move(part.mappings_.front()));
   return {};
 }

@@ -18,6 +18,9 @@ namespace edgedraft {
 inline constexpr std::uint64_t kGgufMetadataCountMax = 1u << 16;
 inline constexpr std::uint64_t kGgufTensorCountMax = 1u << 16;
 inline constexpr std::uint32_t kGgufDimsMax = 4;
+// The only tensor of integers that models have: the target's token of each row of a drafter's head.
+// Source    llama.cpp's files of EAGLE-3 drafters
+inline constexpr std::string_view kGgufTokenTable = "d2t";
 
 // Types of metadata values, with their numbers in the file.
 enum class GgufType : std::uint32_t {
@@ -114,6 +117,9 @@ class GgufFile : public GgufKeys {
   // In the file's order.
   std::span<const GgufTensor> tensors() const { return tensors_; }
   const GgufTensor* find_tensor(std::string_view name) const;
+  // Elements of the tensor of I64 with the name kGgufTokenTable, which tensors() does not list:
+  // eight bytes each, little-endian. Empty if there is none.
+  ByteView token_table() const { return token_table_; }
 
  private:
   friend class GgufParser;
@@ -125,6 +131,7 @@ class GgufFile : public GgufKeys {
   std::vector<MappedFile> mappings_;
   std::vector<GgufTensor> tensors_;
   std::map<std::string_view, std::size_t> tensor_index_;
+  ByteView token_table_;
 };
 
 }  // namespace edgedraft

@@ -14,6 +14,7 @@ constexpr std::uint32_t kVersionMin = 2;  // equal to 3 except that it is never 
 constexpr std::uint32_t kAlignmentDefault = 32;
 constexpr std::uint32_t kAlignmentMax = 1u << 20;
 constexpr std::uint64_t kKeyBytesMax = 65535;
+constexpr std::uint32_t kInt64Type = 27;  // ggml's number
 
 std::string quoted(std::string_view text) {
   constexpr std::size_t kShown = 80;
@@ -190,6 +191,7 @@ Result<void> GgufParser::parse_tensor() {
   if (!type) return type.error();
   const auto offset = read_number<std::uint64_t>("the tensor table");
   if (!offset) return offset.error();
+  if (*type == kInt64Type && *name == kGgufTokenTable) return add_token_table(tensor.dims, *offset);
   const auto known = tensor_type(*type, *name);
   if (!known) return known.error();
   tensor.type = *known;
@@ -197,11 +199,26 @@ Result<void> GgufParser::parse_tensor() {
   const auto per_row = row_bytes(tensor.type, tensor.cols());
   const auto byte_count = per_row && rows ? checked_mul(*per_row, *rows) : std::nullopt;
   if (!byte_count) return bad_file("tensor " + quoted(*name) + " has an invalid shape");
-  if (!file_.tensor_index_.emplace(*name, file_.tensors_.size()).second) {
+  const bool is_taken = has_token_table_ && *name == kGgufTokenTable;
+  if (is_taken || !file_.tensor_index_.emplace(*name, file_.tensors_.size()).second) {
     return bad_file("the tensor " + quoted(*name) + " occurs twice");
   }
   file_.tensors_.push_back(std::move(tensor));
-  placed_.push_back({*offset, *byte_count});
+  placed_.push_back({*name, *offset, *byte_count});
+  return {};
+}
+
+Result<void> GgufParser::add_token_table(std::span<const std::uint64_t> dims,
+                                         std::uint64_t offset) {
+  const auto byte_count = checked_mul(dims[0], sizeof(std::int64_t));
+  if (dims.size() != 1 || !byte_count) {
+    return bad_file("tensor " + quoted(kGgufTokenTable) + " has an invalid shape");
+  }
+  if (has_token_table_ || file_.tensor_index_.contains(kGgufTokenTable)) {
+    return bad_file("the tensor " + quoted(kGgufTokenTable) + " occurs twice");
+  }
+  has_token_table_ = true;
+  placed_.push_back({kGgufTokenTable, offset, *byte_count});
   return {};
 }
 
@@ -220,20 +237,22 @@ Result<void> GgufParser::place_tensors() {
             [this](std::size_t a, std::size_t b) { return placed_[a].offset < placed_[b].offset; });
   std::uint64_t previous_end = 0;
   for (const std::size_t i : order) {
-    GgufTensor& tensor = file_.tensors_[i];
-    const auto [offset, byte_count] = placed_[i];
+    const auto [name, offset, byte_count] = placed_[i];
     if (offset % *alignment != 0) {
-      return bad_file("tensor " + quoted(tensor.name) + " is not aligned to " +
+      return bad_file("tensor " + quoted(name) + " is not aligned to " +
                       std::to_string(*alignment) + " bytes");
     }
     if (offset < previous_end) {
-      return bad_file("tensor " + quoted(tensor.name) + " overlaps another one");
+      return bad_file("tensor " + quoted(name) + " overlaps another one");
     }
     const auto end = checked_add(offset, byte_count);
     const auto end_in_file = end ? checked_add(data_start, *end) : std::nullopt;
-    if (!end_in_file) return bad_file("tensor " + quoted(tensor.name) + " has an invalid offset");
-    if (*end_in_file > bytes_.size()) return truncated("tensor " + quoted(tensor.name));
-    tensor.bytes = bytes_.subspan(data_start + offset, byte_count);
+    if (!end_in_file) return bad_file("tensor " + quoted(name) + " has an invalid offset");
+    if (*end_in_file > bytes_.size()) return truncated("tensor " + quoted(name));
+    const auto found = file_.tensor_index_.find(name);
+    ByteView& bytes = found == file_.tensor_index_.end() ? file_.token_table_
+                                                         : file_.tensors_[found->second].bytes;
+    bytes = bytes_.subspan(data_start + offset, byte_count);
     previous_end = *end;
   }
   return {};

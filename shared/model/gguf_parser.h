@@ -22,6 +22,7 @@ class GgufParser {
  private:
   // Offset of a tensor's bytes until the whole table is known.
   struct Placed {
+    std::string_view name;
     std::uint64_t offset;
     std::uint64_t byte_count;
   };
@@ -29,6 +30,7 @@ class GgufParser {
   Result<void> parse_preamble();
   Result<void> parse_value();
   Result<void> parse_tensor();
+  Result<void> add_token_table(std::span<const std::uint64_t> dims, std::uint64_t offset);
   Result<void> place_tensors();
 
   Result<std::string_view> read_string(std::string_view what);
@@ -43,6 +45,7 @@ class GgufParser {
   std::uint64_t metadata_count_ = 0;
   std::uint64_t tensor_count_ = 0;
   std::vector<Placed> placed_;
+  bool has_token_table_ = false;
   GgufFile file_;
 };
 

@@ -154,10 +154,16 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
 
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     std::span<const SequenceBatch> sequences) {
+  const bool is_normed = static_cast<bool>(layer.weights.attn_norm);
+  self_attention(backend, layer, scratch, x,
+                 is_normed ? scratch.normed.rows(x.rows, layer.plan.shape.dim) : x, sequences);
+}
+
+void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+                    const Matrix& input, std::span<const SequenceBatch> sequences) {
   const LayerWeights& w = layer.weights;
   const LayerPlan& plan = layer.plan;
   const HeadShape& heads = plan.shape.heads;
-  const Matrix input = w.attn_norm ? scratch.normed.rows(x.rows, plan.shape.dim) : x;
   const Matrix q = scratch.q.rows(x.rows, heads.query_cols());
   const Matrix k = scratch.k.rows(x.rows, heads.kv_cols());
   const Matrix v = scratch.v.rows(x.rows, heads.kv_cols());

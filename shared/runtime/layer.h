@@ -105,12 +105,18 @@ struct SequenceBatch {
 // Shapes    x [sum of the batches' counts, dim]
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     std::span<const SequenceBatch> sequences);
-// As above, for one sequence.
+// As above; queries, keys and values are products of `input` instead of RMSNorm(x).
+// Shapes    input [x.rows, columns of the layer's matrices]
+// Requires  a layer without attn_norm
+// Source    EAGLE-3, section 3.1: a drafter's layer that reads more than its residual stream
+void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+                    const Matrix& input, std::span<const SequenceBatch> sequences);
+// As the first, for one sequence.
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     const RowBatch& batch, const CacheView& keys, const CacheView& values);
 
 // Stores the keys and values of rows whose attention is not needed.
-// Shapes    x [rows, dim]
+// Shapes    x [rows, dim], or as `input` above
 void store_keys(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                 const RopeStoreOp::Sequence& rows, std::span<const std::uint32_t> positions);
 

@@ -30,6 +30,12 @@ Result<ModelPlan> plan_gguf_model(const std::filesystem::path& path, std::option
   auto file = GgufFile::open(path);
   if (!file) return file.error();
   if (const auto architecture = file->architecture(); !architecture) return architecture.error();
+  if (!file->token_table().empty()) {
+    return Error{Errc::unsupported, path.string() +
+                                        ": is a drafter with a vocabulary of its own (" +
+                                        std::string(kGgufTokenTable) +
+                                        "); make its target's bundle with --bundle --drafter"};
+  }
 
   ModelPlan plan;
   for (const auto& [key, value] : file->metadata()) plan.metadata.set(std::string(key), value);

@@ -203,7 +203,9 @@ void check_activation(HfKeys& keys, const Family& family) {
   }
 }
 
-Result<HfConfig> parse_config(const json& file, const SafetensorsModel* checkpoint) {
+}  // namespace
+
+Result<HfConfig> parse_hf_config(const json& file, const SafetensorsModel* checkpoint) {
   HfConfig out;
   const auto architecture = read_architecture(file);
   if (!architecture) return architecture.error();
@@ -234,14 +236,12 @@ Result<HfConfig> parse_config(const json& file, const SafetensorsModel* checkpoi
   return out;
 }
 
-}  // namespace
-
 Result<HfConfig> read_hf_config(const std::filesystem::path& directory,
                                 const SafetensorsModel* checkpoint) {
   const auto path = directory / "config.json";
   const auto json = read_json_object(path);
   if (!json) return json.error();
-  auto config = parse_config(*json, checkpoint);
+  auto config = parse_hf_config(*json, checkpoint);
   if (!config) return Error{config.error().code, path.string() + ": " + config.error().message};
   // generation_config.json, if present, lists more ids that end an answer.
   const auto generation_path = directory / "generation_config.json";

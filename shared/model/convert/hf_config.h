@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct HfConfig : HfValues {
   std::optional<std::uint32_t> bos_id;
   std::vector<std::uint32_t> eos_ids;
 };
+
+// The configuration without generation_config.json.
+// Errors    as below, without the file's name
+Result<HfConfig> parse_hf_config(const nlohmann::json& file, const SafetensorsModel* checkpoint);
 
 // `checkpoint`, which may be null, decides what a configuration leaves open.
 // Errors    io, bad_file, unsupported: naming the file and key
