@@ -143,9 +143,10 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
   // Not configurable: in other commands these options take a value, which an options file may set.
   app.add_flag("--bundle", o.bundle, "Make a bundle: a drafter for this target")
       ->configurable(false);
-  app.add_option("--drafter", o.drafter,
-                 "Drafter: a Mixture of Attentions, EAGLE, HASS or MEDUSA checkpoint, or a small "
-                 "model with the target's tokenizer")
+  app.add_option(
+         "--drafter", o.drafter,
+         "Drafter: a Mixture of Attentions, EAGLE, HASS, EAGLE-3 or MEDUSA checkpoint, or a small "
+         "model with the target's tokenizer")
       ->type_name("DIR|GGUF")
       ->configurable(false);
   app.add_option("--draft-vocab", o.draft_vocab,

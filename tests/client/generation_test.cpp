@@ -197,7 +197,7 @@ TEST(GenerationTest, FirstTokenTimeIgnoresLaterRewrites) {
 
 INSTANTIATE_TEST_SUITE_P(Drafters, ConversationTest,
                          ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli3,
-                                           ToyDrafter::eagle, ToyDrafter::mtp,
+                                           ToyDrafter::eagle, ToyDrafter::eagle3, ToyDrafter::mtp,
                                            ToyDrafter::medusa_tree, ToyDrafter::twin,
                                            ToyDrafter::hashed, ToyDrafter::lookup,
                                            ToyDrafter::moa_merged),

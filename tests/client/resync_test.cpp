@@ -343,7 +343,7 @@ INSTANTIATE_TEST_SUITE_P(Drafters, ResyncTest,
                          ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli1,
                                            ToyDrafter::independent, ToyDrafter::twin,
                                            ToyDrafter::moa_reduced, ToyDrafter::eagle,
-                                           ToyDrafter::mtp),
+                                           ToyDrafter::eagle3, ToyDrafter::mtp),
                          [](const auto& drafter) { return testing::name_of(drafter.param); });
 
 // If no drafter can write, an answer waits for the server's return. A link lost for good is an

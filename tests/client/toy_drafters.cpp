@@ -4,6 +4,7 @@
 
 #include "shared/base/random.h"
 #include "shared/drafting/eagle/eagle_kind.h"
+#include "shared/drafting/eagle3/eagle3_kind.h"
 #include "shared/drafting/independent/independent_kind.h"
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/merged_drafter.h"
@@ -56,9 +57,9 @@ class HashedDrafter final : public NetworkDrafter {
 
 std::string name_of(ToyDrafter drafter) {
   constexpr const char* kNames[kToyDrafterCount] = {
-      "none", "moa_tli0", "moa_tli1",    "moa_tli3",    "moa_projected", "eagle",
-      "mtp",  "medusa",   "medusa_tree", "independent", "moa_reduced",   "twin_reduced",
-      "twin", "hashed",   "noisy",       "lookup",      "moa_merged"};
+      "none",         "moa_tli0", "moa_tli1", "moa_tli3",    "moa_projected", "eagle",
+      "eagle3",       "mtp",      "medusa",   "medusa_tree", "independent",   "moa_reduced",
+      "twin_reduced", "twin",     "hashed",   "noisy",       "lookup",        "moa_merged"};
   return kNames[static_cast<std::size_t>(drafter)];
 }
 
@@ -113,6 +114,11 @@ std::unique_ptr<DrafterModel> ToyDrafters::make_model() {
       const ToyEagle toy(target_, 3);
       pool_ = toy.pool;
       return make_eagle_model({.config = toy.config, .tensors = toy.tensors});
+    }
+    case ToyDrafter::eagle3: {
+      ToyEagle3 toy(target_.config, 3);
+      pool_ = toy.pool;
+      return make_eagle3_model(std::move(toy.model));
     }
     case ToyDrafter::mtp: {
       ToyMtp toy(target_, 4);

@@ -23,6 +23,7 @@ enum class ToyDrafter : std::uint8_t {
   moa_tli3,
   moa_projected,  // with the projection on the server
   eagle,
+  eagle3,
   mtp,
   medusa,        // with a tree built from its probabilities
   medusa_tree,   // with its bundle's tree
@@ -35,7 +36,7 @@ enum class ToyDrafter : std::uint8_t {
   lookup,        // copies from the conversation
   moa_merged,    // moa_tli1 and n-grams of the conversation on one tree
 };
-inline constexpr std::uint32_t kToyDrafterCount = 17;
+inline constexpr std::uint32_t kToyDrafterCount = 18;
 std::string name_of(ToyDrafter drafter);
 
 // The reduced drafters' vocabulary: the end token and every third one.

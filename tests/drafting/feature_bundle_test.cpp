@@ -7,6 +7,7 @@
 
 #include "shared/drafting/bundle_conversion.h"
 #include "shared/drafting/eagle/eagle_tensors.h"
+#include "shared/drafting/eagle3/eagle3_model.h"
 #include "shared/drafting/kinds.h"
 #include "shared/drafting/medusa/medusa_tensors.h"
 #include "shared/drafting/training_record.h"
@@ -43,6 +44,36 @@ HfDirectory eagle_checkpoint() {
                         {"layers.0.mlp.up_proj.weight", {40, 32}},
                         {"layers.0.mlp.down_proj.weight", {32, 40}},
                         {"layers.0.post_attention_layernorm.weight", {32}}};
+  return checkpoint;
+}
+
+// A checkpoint of EAGLE-3 in either public layout, of half the target's width.
+HfDirectory eagle3_checkpoint(const std::string& layer) {
+  HfDirectory checkpoint;
+  checkpoint.config = {{"hidden_size", 16},
+                       {"vocab_size", 96},
+                       {"draft_vocab_size", 3},
+                       {"intermediate_size", 40},
+                       {"num_attention_heads", 4},
+                       {"num_key_value_heads", 2},
+                       {"head_dim", 8},
+                       {"rope_theta", 5000.0},
+                       {"eagle_aux_hidden_state_layer_ids", {1, 2, 3}}};
+  checkpoint.tensors = {{"embed_tokens.weight", {96, 16}},
+                        {"lm_head.weight", {3, 16}},
+                        {"fc.weight", {16, 96}},
+                        {"norm.weight", {16}},
+                        {layer + "hidden_norm.weight", {16}},
+                        {layer + "input_layernorm.weight", {16}},
+                        {layer + "post_attention_layernorm.weight", {16}},
+                        {layer + "self_attn.q_proj.weight", {32, 32}},
+                        {layer + "self_attn.k_proj.weight", {16, 32}},
+                        {layer + "self_attn.v_proj.weight", {16, 32}},
+                        {layer + "self_attn.o_proj.weight", {16, 32}},
+                        {layer + "mlp.gate_proj.weight", {40, 16}},
+                        {layer + "mlp.up_proj.weight", {40, 16}},
+                        {layer + "mlp.down_proj.weight", {16, 40}}};
+  checkpoint.integers = {{"d2t", {4, 4, 90}}, {"t2d", std::vector<std::int64_t>(96)}};
   return checkpoint;
 }
 
@@ -214,6 +245,113 @@ TEST_F(FeatureBundleTest, RejectsMismatchedEagleCheckpoint) {
 TEST_F(FeatureBundleTest, EagleBundleNeedsEveryTensorInItsShape) {
   const auto file = convert(eagle_checkpoint()).value();
   expect_all_is_needed(file, {"output.weight"});  // absent means tied
+}
+
+TEST_F(FeatureBundleTest, ConvertsEagle3InEitherPublicLayout) {
+  for (const std::string layer : {"midlayer.", "layers.0."}) {
+    const auto file = convert(eagle3_checkpoint(layer)).value();
+    EXPECT_EQ((*drafter_kind_of(file))->name, "eagle3");
+    const auto model = read_eagle3(file).value();
+    EXPECT_EQ(model.network.sizes.draft_tokens, (std::vector<std::uint32_t>{4, 5, 92}));
+    EXPECT_EQ(model.network.plan.shape.heads, (HeadShape{4, 2, 8}));
+    EXPECT_EQ(model.network.rope.theta, 5000.0f);
+    EXPECT_EQ(model.network.output->rows, 3u);
+    EXPECT_EQ(model.projection.states, (std::vector<std::uint32_t>{1, 2, 3}));
+    EXPECT_EQ(model.projection.target_dim, 32u);
+    EXPECT_FALSE(model.network.starts_normed);
+    EXPECT_FALSE(model.projection.fc_norm.present());
+    expect_all_is_needed(file, {"edgedraft.d2t"});
+  }
+}
+
+TEST_F(FeatureBundleTest, Eagle3NormsFollowConfiguration) {
+  HfDirectory checkpoint = eagle3_checkpoint("midlayer.");
+  checkpoint.config["norm_before_fc"] = true;
+  expect_refused(checkpoint, Errc::bad_file, "input_norm.weight");
+  checkpoint.config["norm_before_residual"] = true;
+  checkpoint.tensors["input_norm.weight"] = {96};
+  const auto file = convert(checkpoint).value();
+  EXPECT_TRUE(read_eagle3(file)->network.starts_normed);
+  EXPECT_TRUE(read_eagle3(file)->projection.fc_norm.present());
+  checkpoint.config.erase("norm_before_fc");
+  expect_refused(checkpoint, Errc::unsupported, "input_norm.weight");
+}
+
+// Speculators nest the layer's configuration; in eagle_config, layers are those of the outputs.
+TEST_F(FeatureBundleTest, ReadsNestedConfigurationsOfEagle3) {
+  HfDirectory checkpoint = eagle3_checkpoint("layers.0.");
+  checkpoint.config.erase("eagle_aux_hidden_state_layer_ids");
+  expect_refused(checkpoint, Errc::unsupported, "increasing");  // 2, 2 and 1 of 4 layers
+  checkpoint.config = {{"transformer_layer_config", checkpoint.config},
+                       {"eagle_config", {{"eagle_aux_hidden_state_layer_ids", {0, 1, 3}}}}};
+  const auto file = convert(checkpoint).value();
+  EXPECT_EQ(read_eagle3(file)->projection.states, (std::vector<std::uint32_t>{1, 2, 4}));
+  EXPECT_EQ(read_eagle3(file)->network.rope.theta, 5000.0f);
+}
+
+// The target's embedding and head serve a drafter of its width.
+TEST_F(FeatureBundleTest, Eagle3UsesTargetVocabularyIfItHasNone) {
+  HfDirectory checkpoint = eagle3_checkpoint("midlayer.");
+  checkpoint.tensors.erase("lm_head.weight");
+  checkpoint.tensors.erase("embed_tokens.weight");
+  expect_refused(checkpoint, Errc::bad_file, "d2t");
+  checkpoint.integers.clear();
+  expect_refused(checkpoint, Errc::mismatch, "token_embd.weight");
+  checkpoint.config["hidden_size"] = 32;
+  for (auto& [name, shape] : checkpoint.tensors) {
+    for (std::uint64_t& size : shape) {
+      // Widths of 16 and their double become 32 and 64; rows of keys and values stay.
+      const bool is_input = &size == &shape.back() && name.find("self_attn") != name.npos;
+      if (is_input && name.find("o_proj") == name.npos) {
+        size = 64;
+      } else if (size == 16 && (name.find("k_proj") == name.npos) &&
+                 name.find("v_proj") == name.npos) {
+        size = 32;
+      }
+    }
+  }
+  const auto file = convert(checkpoint).value();
+  const auto model = read_eagle3(file).value();
+  EXPECT_TRUE(model.network.sizes.draft_tokens.empty());
+  EXPECT_EQ(model.network.token_embd.rows, 96u);
+  EXPECT_EQ(file.find_tensor("token_embd.weight")->type, DType::f16);  // as in the target
+}
+
+TEST_F(FeatureBundleTest, RejectsMismatchedEagle3Checkpoint) {
+  const auto changed = [&](const auto& change) {
+    HfDirectory checkpoint = eagle3_checkpoint("midlayer.");
+    change(checkpoint);
+    return checkpoint;
+  };
+  using Checkpoint = HfDirectory;
+  const auto table = [&](std::vector<std::int64_t> differences) {
+    return changed([&](Checkpoint& c) { c.integers["d2t"] = differences; });
+  };
+  for (const std::int64_t wrong : {std::int64_t{94}, std::int64_t{-3}, INT64_MIN, INT64_MAX}) {
+    expect_refused(table({0, 0, wrong}), Errc::bad_file, "outside the target's");
+  }
+  expect_refused(table({4, 3, 2}), Errc::bad_file, "twice");
+  expect_refused(table({4, 5}), Errc::bad_file, "lm_head.weight");
+  expect_refused(table(std::vector<std::int64_t>(97)), Errc::bad_file, "97 entries");
+  expect_refused(changed([](Checkpoint& c) { c.config["target_hidden_size"] = 64; }),
+                 Errc::mismatch, "target_hidden_size");
+  expect_refused(changed([](Checkpoint& c) { c.config["vocab_size"] = 97; }), Errc::mismatch,
+                 "vocab_size");
+  expect_refused(changed([](Checkpoint& c) {
+                   c.tensors["fc.weight"] = {16, 64};
+                 }),
+                 Errc::bad_file, "fc.weight");
+  expect_refused(changed([](Checkpoint& c) { c.tensors["fc.bias"] = {16}; }), Errc::unsupported,
+                 "fc.bias");
+  expect_refused(changed([](Checkpoint& c) { c.config["num_hidden_layers"] = 2; }),
+                 Errc::unsupported, "2 layers");
+  for (const nlohmann::json& layers :
+       {nlohmann::json{1, 2, 9}, nlohmann::json("all"), nlohmann::json{1, -2, 3},
+        nlohmann::json(std::vector<int>(9))}) {
+    expect_refused(
+        changed([&](Checkpoint& c) { c.config["eagle_aux_hidden_state_layer_ids"] = layers; }),
+        Errc::bad_file, "eagle_aux_hidden_state_layer_ids");
+  }
 }
 
 TEST_F(FeatureBundleTest, ConvertsMedusaHeadsInEitherPublicLayout) {

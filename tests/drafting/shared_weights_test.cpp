@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/drafting/eagle/eagle_kind.h"
+#include "shared/drafting/eagle3/eagle3_kind.h"
 #include "shared/drafting/independent/independent_kind.h"
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
@@ -16,12 +17,13 @@ namespace {
 using testing::HeadOutputs;
 using testing::ToyDecoder;
 using testing::ToyEagle;
+using testing::ToyEagle3;
 using testing::ToyMedusa;
 using testing::ToyMoa;
 using testing::ToyMtp;
 using Tokens = std::vector<std::uint32_t>;
 
-enum class Kind : std::uint8_t { independent, moa, eagle, mtp, medusa };
+enum class Kind : std::uint8_t { independent, moa, eagle, eagle3, mtp, medusa };
 
 class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
  protected:
@@ -34,6 +36,8 @@ class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
         return make_moa_model({.config = moa_.config, .tensors = moa_.tensors});
       case Kind::eagle:
         return make_eagle_model({.config = toy_eagle_.config, .tensors = toy_eagle_.tensors});
+      case Kind::eagle3:
+        return make_eagle3_model(toy_eagle3_.model);
       case Kind::mtp:
         return make_mtp_model(toy_mtp_.model);
       case Kind::medusa:
@@ -54,6 +58,7 @@ class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
   ToyDecoder toy_{6};
   ToyMoa moa_{toy_, 3, 1};
   ToyEagle toy_eagle_{toy_, 3};
+  ToyEagle3 toy_eagle3_{toy_.config, 3};
   ToyMtp toy_mtp_{toy_, 3};
   ToyMedusa toy_medusa_{toy_, 3, HeadOutputs::shared};
   Tokens first_{5, 6, 7};
@@ -101,8 +106,8 @@ TEST_P(SharedWeightsTest, DraftersOutliveWeightsHandleAndEachOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SharedWeightsTest,
-                         ::testing::Values(Kind::independent, Kind::moa, Kind::eagle, Kind::mtp,
-                                           Kind::medusa));
+                         ::testing::Values(Kind::independent, Kind::moa, Kind::eagle, Kind::eagle3,
+                                           Kind::mtp, Kind::medusa));
 
 }  // namespace
 }  // namespace edgedraft

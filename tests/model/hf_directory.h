@@ -53,6 +53,8 @@ struct HfDirectory {
       {"model.layers.0.mlp.down_proj.weight", {32, 48}},
   };
 
+  std::map<std::string, std::vector<std::int64_t>> integers = {};  // tensors of I64
+
   DType type = DType::f32;  // f32, f16 or bf16
   float scale = 1.0f;       // values are between -scale / 2 and scale / 2
 
@@ -75,6 +77,13 @@ struct HfDirectory {
       const char* dtype = type == DType::f32 ? "F32" : type == DType::f16 ? "F16" : "BF16";
       header[name] = {
           {"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, data.bytes().size()}}};
+    }
+    for (const auto& [name, values] : integers) {
+      const std::size_t begin = data.bytes().size();
+      data.raw(std::as_bytes(std::span(values)));
+      header[name] = {{"dtype", "I64"},
+                      {"shape", {values.size()}},
+                      {"data_offsets", {begin, data.bytes().size()}}};
     }
     to.write("model.safetensors", ByteWriter().string(header.dump()).raw(data.bytes()).bytes());
     to.write("config.json", config.dump());

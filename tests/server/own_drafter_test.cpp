@@ -1,22 +1,39 @@
-// Sessions of models that bring their own drafter: drafts change no answer.
+// Sessions of models of several families with drafters that read their states: drafts change no
+// answer.
 #include <gtest/gtest.h>
 
 #include "server/sessions/target_session.h"
 #include "shared/base/random.h"
+#include "shared/drafting/eagle3/eagle3_kind.h"
+#include "shared/drafting/mtp/mtp_kind.h"
 #include "shared/drafting/network_drafter.h"
-#include "shared/drafting/state_tap.h"
 #include "shared/protocol/activation_codec.h"
 #include "tests/support/family_models.h"
 #include "tests/support/own_drafter.h"
 #include "tests/support/random_tokens.h"
+#include "tests/support/toy_feature_drafters.h"
 
 namespace edgedraft::server {
 namespace {
 
 using Tokens = std::vector<std::uint32_t>;
 
-class OwnDrafterTest : public ::testing::TestWithParam<std::string> {
+struct DraftedFamily {
+  std::string name;
+  bool has_own;  // else the drafter is an EAGLE-3
+};
+
+class StateDrafterTest : public ::testing::TestWithParam<DraftedFamily> {
  protected:
+  StateDrafterTest() {
+    if (GetParam().has_own) {
+      drafter_ = make_mtp_model(own_.emplace(GetParam().name).model());
+    } else {
+      drafter_ = make_eagle3_model(eagle3_.emplace(model_.config(), 3).model);
+    }
+    tap_ = drafter_->make_tap(*backend_);
+  }
+
   static constexpr std::uint32_t kContext = 256;
   static constexpr std::uint32_t kCount = 40;  // tokens of an answer
 
@@ -42,18 +59,21 @@ class OwnDrafterTest : public ::testing::TestWithParam<std::string> {
   }
 
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  testing::FamilyModel model_{*backend_, GetParam(), kContext, testing::Weights::as_stored,
-                              testing::Keeps::features};
-  testing::OwnDrafter own_{GetParam()};
-  std::unique_ptr<Tap> tap_ = make_feature_tap(*backend_, own_.model());
+  testing::FamilyModel model_{
+      *backend_, GetParam().name, kContext, testing::Weights::as_stored,
+      GetParam().has_own ? testing::Keeps::features : testing::Keeps::inputs};
+  std::optional<testing::OwnDrafter> own_;
+  std::optional<testing::ToyEagle3> eagle3_;
+  std::unique_ptr<DrafterModel> drafter_;
+  std::unique_ptr<Tap> tap_;
   std::uint32_t known_ = 0;
 };
 
-TEST_P(OwnDrafterTest, DraftsGivePlainDecodingsTokens) {
+TEST_P(StateDrafterTest, DraftsGivePlainDecodingsTokens) {
   Random random(1);
   const Tokens prompt =
       testing::random_tokens(random, 30, model_.decoder().config().vocabulary_count);
-  const auto weights = load_feature_drafters(*backend_, own_.model(), kContext);
+  const auto weights = drafter_->load(*backend_, kContext);
   for (const float temperature : {0.0f, 0.8f}) {
     const SamplingParams sampling{.temperature = temperature, .seed = 7};
     const Tokens expected = plain(prompt, sampling);
@@ -75,7 +95,17 @@ TEST_P(OwnDrafterTest, DraftsGivePlainDecodingsTokens) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, OwnDrafterTest, ::testing::ValuesIn(testing::kMtpFamilies));
+INSTANTIATE_TEST_SUITE_P(Families, StateDrafterTest,
+                         ::testing::Values(DraftedFamily{"qwen35", true},
+                                           DraftedFamily{"qwen35moe", true},
+                                           DraftedFamily{"qwen3", false},
+                                           DraftedFamily{"llama-yarn", false},
+                                           DraftedFamily{"gpt-oss", false}),
+                         [](const auto& family) {
+                           std::string name = family.param.name;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace edgedraft::server

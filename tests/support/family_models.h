@@ -22,7 +22,11 @@ enum class Weights : std::uint8_t {
 };
 
 // States that caches keep beside keys and values.
-enum class Keeps : std::uint8_t { nothing, features };
+enum class Keeps : std::uint8_t {
+  nothing,
+  features,
+  inputs,  // of layers 1 to 3
+};
 
 // A model file and a decoder of it.
 class FamilyModel {
@@ -37,9 +41,11 @@ class FamilyModel {
     }
     std::vector<std::uint32_t> states;
     if (keeps == Keeps::features) states.push_back(model_.config.layer_count + 1);
+    if (keeps == Keeps::inputs) states = {1, 2, 3};
     decoder_.emplace(backend, model_.config, model_.tensors, context, states);
   }
   Decoder& decoder() { return *decoder_; }
+  const DecoderConfig& config() const { return model_.config; }
   const DecoderTensors& tensors() const { return model_.tensors; }
 
  private:

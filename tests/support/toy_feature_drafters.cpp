@@ -59,6 +59,37 @@ ToyMtp::ToyMtp(const ToyDecoder& target, std::uint64_t seed)
   }
 }
 
+ToyEagle3::ToyEagle3(const DecoderConfig& target, std::uint64_t seed)
+    : pool(std::make_shared<TensorPool>(seed)) {
+  constexpr std::uint32_t kDim = 48;
+  const LayerShape shape{.dim = kDim,
+                         .heads = {.query_heads = 4, .kv_heads = 2, .head_dim = 8},
+                         .ffn_dim = 24,
+                         .rms_epsilon = 1e-5f};
+  FeatureModel& network = model.network;
+  network.sizes = {.vocabulary_count = target.vocabulary_count,
+                   .context_length = target.context_length,
+                   .target_layer_count = target.layer_count};
+  network.plan = {.shape = shape};
+  network.is_joined = true;
+  network.token_embd = pool->normal(target.vocabulary_count, kDim, 0.5);
+  network.output = pool->normal(target.vocabulary_count, kDim, 0.5);
+  network.embedding_norm = pool->norm(kDim);
+  network.feature_norm = pool->norm(kDim);
+  network.head_norm = pool->norm(kDim);
+  network.layer = pool->layer(shape);
+  network.layer.attn_norm = {};
+  network.layer.attn_q = pool->normal(shape.heads.query_cols(), 2 * kDim, 0.2);
+  network.layer.attn_k = pool->normal(shape.heads.kv_cols(), 2 * kDim, 0.2);
+  network.layer.attn_v = pool->normal(shape.heads.kv_cols(), 2 * kDim, 0.2);
+  Eagle3Projection& projection = model.projection;
+  projection.states = {1, 2, 3};
+  projection.target_dim = target.layer.dim;
+  projection.rms_epsilon = shape.rms_epsilon;
+  projection.fc = pool->normal(kDim, projection.cols(), 0.1);
+  projection.fc_norm = pool->norm(projection.cols());
+}
+
 ToyMedusa::ToyMedusa(const ToyDecoder& target, std::uint64_t seed, HeadOutputs outputs,
                      std::uint32_t heads)
     : pool(std::make_shared<TensorPool>(seed)) {

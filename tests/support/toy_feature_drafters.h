@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "shared/drafting/eagle/eagle_tensors.h"
+#include "shared/drafting/eagle3/eagle3_model.h"
 #include "shared/drafting/medusa/medusa_tensors.h"
 #include "tests/support/toy_models.h"
 
@@ -25,6 +26,14 @@ struct ToyMtp {
 
   std::shared_ptr<TensorPool> pool;
   FeatureModel model;
+};
+
+// An EAGLE-3 drafter of the inputs of layers 1 to 3, of another width than the target.
+struct ToyEagle3 {
+  ToyEagle3(const DecoderConfig& target, std::uint64_t seed);
+
+  std::shared_ptr<TensorPool> pool;
+  Eagle3Model model;
 };
 
 enum class HeadOutputs : std::uint8_t { shared, own };

@@ -307,7 +307,7 @@ json llama_config(const json& config, const DecoderConfig& target) {
   if (nested != config.end() && nested->is_object()) merged.update(*nested);
   merged["architectures"] = {"LlamaForCausalLM"};
   merged.erase("text_config");
-  merged.emplace("num_hidden_layers", 1);
+  merged.emplace("num_hidden_layers", 1u);
   merged.emplace("vocab_size", target.vocabulary_count);
   merged.emplace("max_position_embeddings", target.context_length);
   return merged;
@@ -350,11 +350,11 @@ Result<std::optional<std::vector<std::int64_t>>> tokens_of(const SafetensorsMode
   auto tokens = is_wide ? table_of<std::int64_t>(table->bytes, vocabulary_count)
                         : table_of<std::int32_t>(table->bytes, vocabulary_count);
   if (!tokens) return tokens.error();
+  const auto outside = static_cast<std::int64_t>(vocabulary_count);
   for (std::size_t row = 0; row < tokens->size(); ++row) {
     std::int64_t& token = (*tokens)[row];
     // A difference far outside the vocabulary stays outside, without overflow.
-    token = std::clamp<std::int64_t>(token, -vocabulary_count - std::int64_t{1}, vocabulary_count) +
-            static_cast<std::int64_t>(row);
+    token = std::clamp(token, -2 * outside, outside) + static_cast<std::int64_t>(row);
   }
   return std::optional(std::move(*tokens));
 }
