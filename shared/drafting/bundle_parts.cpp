@@ -187,7 +187,8 @@ void add_divisors(const RopeConfig& rope, std::string_view tensor_prefix, ModelP
 }
 
 Result<void> add_halves(const PlannedTensor& whole, DType type, ModelPlan& plan) {
-  const std::uint64_t dim = whole.info.dims[1];
+  const std::uint64_t rows = whole.info.dims[1];
+  const std::uint64_t dim = whole.info.dims[0] / 2;
   const auto part_bytes = row_bytes(whole.source_type, dim);
   if (!part_bytes) {
     return Error{Errc::unsupported,
@@ -195,13 +196,13 @@ Result<void> add_halves(const PlannedTensor& whole, DType type, ModelPlan& plan)
                      ", whose blocks are not whole at the width " + std::to_string(dim) +
                      "; convert the model with --type f16 first"};
   }
-  const std::vector<std::uint64_t> dims{dim, dim};
-  const std::size_t row = whole.source.size() / dim;
+  const std::vector<std::uint64_t> dims{dim, rows};
+  const std::size_t row = whole.source.size() / rows;
   std::size_t begin = 0;
   for (const char* name : {"fc_embd.weight", "fc_feature.weight"}) {
     Bytes& bytes = plan.made.emplace_back();
-    bytes.reserve(dim * *part_bytes);
-    for (std::uint64_t r = 0; r < dim; ++r) {
+    bytes.reserve(rows * *part_bytes);
+    for (std::uint64_t r = 0; r < rows; ++r) {
       const ByteView part = whole.source.subspan(r * row + begin, *part_bytes);
       bytes.insert(bytes.end(), part.begin(), part.end());
     }

@@ -68,7 +68,7 @@ void set_layer(GgufMetadata& metadata, std::string_view prefix, const LayerShape
 // `tensor_prefix`.
 void add_divisors(const RopeConfig& rope, std::string_view tensor_prefix, ModelPlan& plan);
 
-// Adds "fc_embd.weight" and "fc_feature.weight", the halves of a matrix [dim, 2 * dim] that
+// Adds "fc_embd.weight" and "fc_feature.weight", the halves of a matrix [rows, 2 * dim] that
 // multiplies [embedding; feature]. Then both matmuls accumulate, and no concatenation is needed.
 // Errors    unsupported: a type whose blocks both halves share
 Result<void> add_halves(const PlannedTensor& whole, DType type, ModelPlan& plan);

@@ -19,12 +19,24 @@ Result<void> check_target(const DrafterFacts& facts, const DecoderConfig& target
       {"head size", facts.target.head_dim, target.layer.heads.head_dim},
       {"vocabulary", facts.vocabulary_count, target.vocabulary_count},
   };
+  constexpr const char* kRemedy = "; make the bundle again with `edgedraft convert --bundle`";
   for (const auto& size : sizes) {
     if (size.said == 0 || size.said == size.actual) continue;
     return Error{Errc::mismatch, "the drafter was made for a target whose " +
                                      std::string(size.name) + " is " + std::to_string(size.said) +
-                                     "; this target's is " + std::to_string(size.actual) +
-                                     "; make the bundle again with `edgedraft convert --bundle`"};
+                                     "; this target's is " + std::to_string(size.actual) + kRemedy};
+  }
+  const auto cols = target.kv_cols();
+  const auto windows = target.kv_windows();
+  for (const TargetSizes::Keys& keys : facts.target.keys) {
+    if (keys.layer < cols.size() && cols[keys.layer] == keys.cols &&
+        windows[keys.layer] == keys.window) {
+      continue;
+    }
+    return Error{Errc::mismatch, "the drafter reads " + std::to_string(keys.cols) +
+                                     " columns of keys of the target's layer " +
+                                     std::to_string(keys.layer) +
+                                     ", which has others or another window" + kRemedy};
   }
   return {};
 }

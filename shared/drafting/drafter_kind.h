@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "shared/base/error.h"
 #include "shared/drafting/drafter.h"
@@ -21,10 +22,18 @@ namespace edgedraft {
 
 // Target sizes that a drafter's tap relies on; 0: any.
 struct TargetSizes {
+  // Keys, and values, of a layer that the tap reads.
+  struct Keys {
+    std::uint32_t layer = 0;  // among the layers with keys of their own
+    std::uint32_t cols = 0;
+    std::uint32_t window = 0;  // 0: none
+  };
+
   std::uint32_t layer_count = 0;
   std::uint32_t dim = 0;  // residual width
   std::uint32_t kv_heads = 0;
   std::uint32_t head_dim = 0;
+  std::vector<Keys> keys = {};
 };
 
 // Properties of a drafter for both sides and the user.

@@ -6,6 +6,7 @@
 #include "shared/base/check.h"
 #include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/drafting/eagle3/eagle3_kind.h"
+#include "shared/drafting/gemma4_assistant/gemma4_assistant_kind.h"
 #include "shared/drafting/independent/independent_kind.h"
 #include "shared/drafting/index/retrieval_drafter.h"
 #include "shared/drafting/medusa/medusa_kind.h"
@@ -20,8 +21,9 @@ namespace {
 // any decoder, and so reports faults of files that no kind recognises.
 std::vector<const DrafterKind*>& kinds() {
   static std::vector<const DrafterKind*> all = {
-      &kMoaKind,         &kEagle3Kind, &kEagleKind,    &kMedusaKind, &kMtpKind,
-      &kIndependentKind, &kLookupKind, &kAdaptiveKind, &kNgramKind,  &kRetrievalKind,
+      &kMoaKind,      &kEagle3Kind,          &kEagleKind,       &kMedusaKind,
+      &kMtpKind,      &kGemma4AssistantKind, &kIndependentKind, &kLookupKind,
+      &kAdaptiveKind, &kNgramKind,           &kRetrievalKind,
   };
   return all;
 }
