@@ -11,7 +11,8 @@ namespace edgedraft {
 // Features of a growing tree's root and draft rows, of which each node reads its parent's.
 class TreeFeatures {
  public:
-  // Zeros for gather(), which may be used by several trees. Shapes    [kMaskRowsMax, dim]
+  // `zeros`: for gather(); several trees may share them. Shapes    zeros [kMaskRowsMax, dim]
+  // Requires  dim is even
   TreeFeatures(Backend& backend, std::uint32_t dim, const Matrix& zeros);
 
   static std::uint64_t bytes(std::uint32_t dim) {

@@ -3,11 +3,13 @@
 
 #include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/drafting/eagle3/eagle3_kind.h"
+#include "shared/drafting/gemma4_assistant/gemma4_assistant_kind.h"
 #include "shared/drafting/independent/independent_kind.h"
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "shared/drafting/mtp/mtp_kind.h"
 #include "shared/runtime/backend.h"
+#include "tests/support/assistant_bundle.h"
 #include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
 
@@ -23,7 +25,7 @@ using testing::ToyMoa;
 using testing::ToyMtp;
 using Tokens = std::vector<std::uint32_t>;
 
-enum class Kind : std::uint8_t { independent, moa, eagle, eagle3, mtp, medusa };
+enum class Kind : std::uint8_t { independent, moa, eagle, eagle3, mtp, medusa, assistant };
 
 class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
  protected:
@@ -42,6 +44,8 @@ class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
         return make_mtp_model(toy_mtp_.model);
       case Kind::medusa:
         return make_medusa_model({.config = toy_medusa_.config, .tensors = toy_medusa_.tensors});
+      case Kind::assistant:
+        return make_assistant_model(assistant_.model());
       case Kind::independent:
         break;
     }
@@ -61,6 +65,7 @@ class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
   ToyEagle3 toy_eagle3_{toy_.config, 3};
   ToyMtp toy_mtp_{toy_, 3};
   ToyMedusa toy_medusa_{toy_, 3, HeadOutputs::shared};
+  testing::AssistantBundle assistant_{testing::kAssistants.front()};
   Tokens first_{5, 6, 7};
   Tokens second_{9, 30, 12, 4};
 };
@@ -107,7 +112,7 @@ TEST_P(SharedWeightsTest, DraftersOutliveWeightsHandleAndEachOther) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SharedWeightsTest,
                          ::testing::Values(Kind::independent, Kind::moa, Kind::eagle, Kind::eagle3,
-                                           Kind::mtp, Kind::medusa));
+                                           Kind::mtp, Kind::medusa, Kind::assistant));
 
 }  // namespace
 }  // namespace edgedraft

@@ -82,6 +82,10 @@ Result<AssistantModel> read_common(const GgufFile& file) {
   const auto target_dim = read_count(file, key(kTargetDim), kWidthMax);
   if (!target_dim) return target_dim.error();
   model.target_dim = *target_dim;
+  if (model.dim() % 2 != 0) {
+    return Error{Errc::unsupported,
+                 "the width is " + std::to_string(model.dim()) + "; it must be even"};
+  }
   if (auto found = find_memories(model); !found) return found.error();
   TensorReader reader(file, "");
   reader.vector("output_norm.weight", model.dim(), model.output_norm);
@@ -145,8 +149,9 @@ Result<void> refuse_unknown(const GgufFile& file, const AssistantModel& model) {
       if (!name.starts_with(prefix)) continue;
       LayerList list;
       family.tensors(model.blocks.layers[i], list);
-      return std::ranges::find(list.tensors(), name.substr(prefix.size()), &LayerTensor::name) !=
-             list.tensors().end();
+      return std::ranges::any_of(list.tensors(), [&](const LayerTensor& known) {
+        return known.kind != LayerTensor::Kind::unused && known.name == name.substr(prefix.size());
+      });
     }
     return false;
   };
