@@ -13,7 +13,7 @@ from checkpoint import read_safetensors, write_safetensors
 from data import Row, collate
 from drafters import eagle, moa
 from drafters.moa import Moa, MoaConfig, MoaState
-from model import Cache, Llama, LlamaConfig
+from model import Cache, Llama, LlamaConfig, causal_mask
 from traces import Traces
 
 
@@ -410,6 +410,90 @@ class FeatureDraftersTest(unittest.TestCase):
             self.assertEqual(chain, logits[5].argmax(-1)[:4].tolist())
 
 
+class MultistreamTest(unittest.TestCase):
+    """Speculative Streaming: streams of a position see what the target knew there, and each other."""
+
+    def setUp(self):
+        torch.manual_seed(9)
+        self.target = (
+            Llama(
+                LlamaConfig(
+                    vocab_size=50,
+                    hidden_size=32,
+                    num_hidden_layers=3,
+                    num_attention_heads=4,
+                    num_key_value_heads=2,
+                    head_dim=8,
+                    intermediate_size=40,
+                )
+            )
+            .requires_grad_(False)
+            .eval()
+        )
+        self.tokens = torch.randint(0, 50, (1, 12))
+        self.trace = self.target(self.tokens)
+
+    def make(self, name):
+        drafter = distill.make_drafter(name, self.target, 0.5).eval().requires_grad_(False)
+        for parameter in drafter.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        return drafter
+
+    def alone(self, drafter, position):
+        """[G, E]: the streams of one position, a row after the other, by the paper's equations."""
+        count, first = drafter.config.streams, drafter.first_layer
+        x = self.trace.streams[first][:, position : position + 1] + torch.stack(
+            list(drafter.embeddings)
+        )
+        rope = self.target.rope(position + 1 + torch.arange(count))
+        for i, layer in enumerate(self.target.model.layers[first:]):
+            normed = layer.input_layernorm(x)
+            k, v = layer.self_attn.keys_values(normed, rope)
+            past = [
+                known[first + i][:, :, : position + 1]
+                for known in (self.trace.keys, self.trace.values)
+            ]
+            mask = causal_mask(count, position + 1 + count)
+            k, v = torch.cat((past[0], k), 2), torch.cat((past[1], v), 2)
+            x = x + layer.self_attn.attend(normed, rope, k, v, mask)
+            adapter = drafter.adapters[i]
+            low = layer.post_attention_layernorm(x) @ adapter.down.weight.t()
+            x = x + low @ adapter.up.weight.t()
+        return self.target.model.norm(x)[0]
+
+    def test_training_equals_streams_of_single_positions(self):
+        for name in ("multistream", "multistream-1-r2", "multistream-2"):
+            drafter = self.make(name)
+            guesses = distill.kind_of(name).training_forward(
+                drafter, self.target, self.tokens, self.trace, None, None, None
+            )
+            self.assertEqual(len(guesses), 4)
+            for position in range(8):
+                expected = self.alone(drafter, position)
+                for j, guess in enumerate(guesses, 1):
+                    self.assertTrue(
+                        torch.allclose(guess.feature[0, position + j], expected[j - 1], atol=1e-4),
+                        (name, position, j),
+                    )
+            chain = distill.kind_of(name).draft_chain(
+                drafter, self.target, self.trace, self.tokens[0].tolist(), 6, 3
+            )
+            expected = self.target.head(self.alone(drafter, 5)).argmax(-1)
+            self.assertEqual(chain, expected[:3].tolist())
+
+    def test_published_number_of_parameters(self):
+        """4 embeddings, and adapters of rank 8 in the last four layers or as many as there are."""
+        size = sum(p.numel() for p in self.make("multistream").parameters())
+        self.assertEqual(size, 32 * (4 + 2 * 3 * 8))
+        self.assertIsNone(distill.kind_of("multistream").make("multistream", self.target, 1_000))
+
+    def test_rejects_layers_that_the_target_lacks(self):
+        for name in ("multistream-4", "multistream-0"):
+            with self.assertRaises(SystemExit) as caught:
+                distill.make_drafter(name, self.target, 0.5)
+            self.assertIn("1 to 3", str(caught.exception))
+
+
 class TracesTest(unittest.TestCase):
     NAMES = (
         "moa-tli0",
@@ -420,6 +504,7 @@ class TracesTest(unittest.TestCase):
         "eagle",
         "hass-2",
         "medusa",
+        "multistream-2",
         "independent",
     )
 

@@ -10,8 +10,9 @@ from drafters.independent import IndependentKind
 from drafters.kind import Kind
 from drafters.medusa import MedusaKind
 from drafters.moa import MoaKind
+from drafters.multistream import MultistreamKind
 
-KINDS = (MoaKind(), EagleKind(), MedusaKind(), IndependentKind())
+KINDS = (MoaKind(), EagleKind(), MedusaKind(), MultistreamKind(), IndependentKind())
 
 
 def kind_of(name: str) -> Kind:

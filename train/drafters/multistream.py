@@ -1,0 +1,199 @@
+"""Speculative Streaming, lossless: streams beside the target's own guess several tokens at once.
+
+Source: "Speculative Streaming: Fast LLM Inference without Auxiliary Models" (Bhendawade et al., 2024).  Stream j of
+position t guesses token t + j + 1 (the LM head guesses t + 1).  It begins as the target's residual stream before its
+last N layers, plus an embedding of the stream, and runs through these layers, frozen: its attention sees the target's
+keys and values of positions up to t and the streams 1..j of t, and an adapter of low rank replaces the MLP.  Only
+embeddings and adapters are trained.
+
+The paper leaves open where RoPE puts a stream and whether the final norm applies: here at t + j, and it does.  The loss
+compares with the target's distribution instead of its tokens.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+import torch.nn.functional as F
+
+from checkpoint import write_folder
+from drafters.kind import Guess, Kind
+from model import Llama, LlamaConfig, Trace, causal_mask, rotate
+
+STREAMS, LAYERS, RANK = 4, 4, 8  # as published
+
+
+@dataclasses.dataclass
+class MultistreamConfig:
+    streams: int = STREAMS
+    layers: int = LAYERS  # the target's last ones
+    rank: int = RANK  # of an adapter
+
+
+class Adapter(nn.Module):
+    """A linear map of low rank, 0 at first."""
+
+    def __init__(self, width: int, rank: int):
+        super().__init__()
+        self.down = nn.Linear(width, rank, bias=False)
+        self.up = nn.Linear(rank, width, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(self.down(x))
+
+
+def stream_attention(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Attention of the G streams of every position, [B, T, G, H * D].
+
+    q [B, H, T * G, D], k and v [B, K, T * G, D] are those of the streams, position by position; keys and values
+    [B, K, T, D] are the target's.
+    """
+    batch, kv_heads, width, dim = keys.shape
+    heads, count = q.shape[1], q.shape[2] // width
+    q = q.view(batch, kv_heads, heads // kv_heads, width, count, dim) * dim**-0.5
+    k, v = (x.view(batch, kv_heads, 1, width, count, dim) for x in (k, v))
+    shape = q.shape[:-1]
+    there = torch.matmul(q.flatten(2, 4), keys.transpose(-1, -2)).view(*shape, width)
+    there = there + causal_mask(width, device=q.device)[:, None]
+    own = torch.matmul(q, k.transpose(-1, -2)) + causal_mask(count, device=q.device)
+    weights = torch.cat((there, own), dim=-1).softmax(-1)
+    there, own = weights.split((width, count), dim=-1)
+    out = torch.matmul(there.flatten(2, 4), values).view(*shape, dim) + torch.matmul(own, v)
+    return out.permute(0, 3, 4, 1, 2, 5).reshape(batch, width, count, heads * dim)
+
+
+class Multistream(nn.Module):
+    """The trainable part: an embedding per stream and an adapter per layer."""
+
+    def __init__(self, target: LlamaConfig, config: MultistreamConfig):
+        super().__init__()
+        if not 1 <= config.layers <= target.num_hidden_layers:
+            raise ValueError(
+                f"streams run through 1 to {target.num_hidden_layers} of the target's layers, not {config.layers}"
+            )
+        if config.streams < 1 or config.rank < 1:
+            raise ValueError("there must be at least one stream, and adapters of rank 1 or more")
+        self.target_config, self.config = target, config
+        self.embeddings = nn.ParameterList(
+            nn.Parameter(0.02 * torch.randn(target.hidden_size)) for _ in range(config.streams)
+        )
+        self.adapters = nn.ModuleList(
+            Adapter(target.hidden_size, config.rank) for _ in range(config.layers)
+        )
+
+    @property
+    def first_layer(self) -> int:
+        return self.target_config.num_hidden_layers - self.config.layers
+
+    def features(self, target: Llama, trace: Trace) -> Tensor:
+        """[B, T, G, E]: the streams of every position after the final norm."""
+        first, count = self.first_layer, self.config.streams
+        x = trace.streams[first][:, :, None] + torch.stack(list(self.embeddings))
+        batch, width = x.shape[:2]
+        index = torch.arange(width, device=x.device)[:, None]
+        positions = index + torch.arange(1, count + 1, device=x.device)
+        rope = target.rope(positions.flatten())
+        for layer, adapter, keys, values in zip(
+            target.model.layers[first:], self.adapters, trace.keys[first:], trace.values[first:]
+        ):
+            attention = layer.self_attn
+            normed = layer.input_layernorm(x).view(batch, width * count, -1)
+            k, v = attention.keys_values(normed, rope)
+            q = rotate(attention.split(attention.q_proj(normed), attention.heads), *rope)
+            x = x + attention.o_proj(stream_attention(q, k, v, keys, values))
+            x = x + adapter(layer.post_attention_layernorm(x))
+        return target.model.norm(x)
+
+
+def multistream_config_json(target: LlamaConfig, config: MultistreamConfig) -> dict:
+    return {
+        "architectures": ["MultistreamForCausalLM"],
+        "model_type": "multistream",
+        "torch_dtype": "float32",
+        "streams": config.streams,
+        "stream_layers": config.layers,
+        "adapter_rank": config.rank,
+        "target_layers": target.num_hidden_layers,
+        "vocab_size": target.vocab_size,
+        "hidden_size": target.hidden_size,
+    }
+
+
+class MultistreamKind(Kind):
+    forms = ("multistream", "multistream-<N>", "multistream-<N>-r<R>")
+    described = (
+        (
+            "multistream",
+            f"Speculative Streaming: {STREAMS} streams through the target's last {LAYERS} layers, "
+            f"with adapters of rank {RANK}",
+        ),
+        ("multistream-<N>[-r<R>]", "through the last N layers, with adapters of rank R"),
+    )
+    default_name = "multistream"
+    loss_weights = (1.0, 0.0)
+    _name = re.compile(r"multistream(?:-(\d+)(?:-r(\d+))?)?")
+
+    def matches(self, name: str) -> bool:
+        return self._name.fullmatch(name) is not None
+
+    def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
+        layers, rank = self._name.fullmatch(name).groups()
+        config = MultistreamConfig(
+            layers=int(layers) if layers else min(LAYERS, target.config.num_hidden_layers),
+            rank=int(rank) if rank else RANK,
+        )
+        size = target.config.hidden_size * (config.streams + 2 * config.layers * config.rank)
+        return Multistream(target.config, config) if size <= limit else None
+
+    def restore(self, target: Llama, config: dict) -> nn.Module:
+        return Multistream(target.config, MultistreamConfig(**config))
+
+    def reads(self, drafter: nn.Module) -> List[Tuple[str, int]]:
+        first, layers = drafter.first_layer, drafter.target_config.num_hidden_layers
+        return [("streams", first)] + [
+            (field, layer) for field in ("keys", "values") for layer in range(first, layers)
+        ]
+
+    def training_forward(
+        self,
+        drafter: nn.Module,
+        target: Llama,
+        tokens: Tensor,
+        trace: Trace,
+        response: Tensor,
+        period: Tensor,
+        staircase: Tensor,
+    ) -> List[Guess]:
+        """Stream j reads what the target knew j positions before the token whose successor it guesses; positions
+        before that see zeros."""
+        width = tokens.shape[1]
+        made = drafter.features(target, trace).unbind(2)
+        return [Guess(F.pad(x, (0, 0, j, 0))[:, :width], []) for j, x in enumerate(made, 1)]
+
+    def draft_chain(
+        self,
+        drafter: nn.Module,
+        target: Llama,
+        trace: Trace,
+        sequence: List[int],
+        verified: int,
+        depth: int,
+    ) -> List[int]:
+        features = drafter.features(target, trace.part(0, verified))[0, -1]
+        return target.head(features)[:depth].argmax(-1).tolist()
+
+    def write(
+        self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None
+    ) -> None:
+        write_folder(
+            folder,
+            multistream_config_json(drafter.target_config, drafter.config),
+            drafter.state_dict(),
+            tokenizer,
+            dtype,
+        )
