@@ -236,6 +236,22 @@ void copy_vocabulary(const GgufFile& target, ModelPlan& plan) {
   }
 }
 
+Result<void> copy_head(const GgufFile& target, ModelPlan& plan) {
+  for (const char* name : {"output.weight", "token_embd.weight"}) {
+    const GgufTensor* tensor = target.find_tensor(name);
+    if (tensor == nullptr) continue;
+    plan.tensors.push_back(copy_of(*tensor, name));
+    return {};
+  }
+  return Error{Errc::bad_file, "the target has neither output.weight nor token_embd.weight"};
+}
+
+void read_head(const GgufFile& file, const BundleConfig& config, std::uint32_t dim,
+               TensorReader& reader, TensorView& out) {
+  const bool is_tied = file.find_tensor("output.weight") == nullptr && config.draft_tokens.empty();
+  reader.matrix(is_tied ? "token_embd.weight" : "output.weight", config.head_rows(), dim, out);
+}
+
 Result<float> read_bundle_epsilon(const GgufFile& file, std::string_view name) {
   const auto epsilon = file.get_f32(name);
   if (!epsilon) return epsilon.error();

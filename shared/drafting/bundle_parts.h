@@ -16,6 +16,7 @@
 #include "shared/model/gguf_writer.h"
 #include "shared/model/model_plan.h"
 #include "shared/model/safetensors.h"
+#include "shared/model/tensor_shapes.h"
 #include "shared/tensor/dtype.h"
 
 // Planning and reading of parts common to bundles of several kinds.
@@ -23,6 +24,8 @@ namespace edgedraft {
 
 inline constexpr std::string_view kBundleContextLengthKey = "edgedraft.context_length";
 inline constexpr std::string_view kBundleTargetLayerCountKey = "edgedraft.target.layer_count";
+// Of bundles without an embedding.
+inline constexpr std::string_view kBundleVocabularyCountKey = "edgedraft.vocab_size";
 
 // --- planning ---
 
@@ -78,7 +81,15 @@ Result<void> copy_identity(const GgufFile& target, GgufMetadata& metadata);
 // Copies the target's embedding and head bit for bit.
 void copy_vocabulary(const GgufFile& target, ModelPlan& plan);
 
+// Copies only the matrix of the target's head bit for bit: the embedding if tied.
+// Errors    bad_file
+Result<void> copy_head(const GgufFile& target, ModelPlan& plan);
+
 // --- reading ---
+
+// Reads what copy_head() wrote. Shapes    [config.head_rows(), dim]
+void read_head(const GgufFile& file, const BundleConfig& config, std::uint32_t dim,
+               TensorReader& reader, TensorView& out);
 
 // Epsilon of a norm. Errors    bad_file naming the key
 Result<float> read_bundle_epsilon(const GgufFile& file, std::string_view key);

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <string>
 
+#include "shared/model/families/family.h"
 #include "shared/protocol/limits.h"
 
 namespace edgedraft {
@@ -39,6 +40,14 @@ Result<void> check_target(const DrafterFacts& facts, const DecoderConfig& target
                                      ", which has others or another window" + kRemedy};
   }
   return {};
+}
+
+Result<void> check_plain(const DecoderConfig& target) {
+  if (is_plain(target)) return {};
+  return Error{
+      Errc::unsupported,
+      "this kind of drafter reads keys and values of Llama's layers, and the target is a " +
+          target.architecture + "; `edgedraft models` lists the kinds that fit"};
 }
 
 Result<void> check_row(std::span<const std::uint32_t> scale_groups) {

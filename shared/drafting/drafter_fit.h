@@ -16,6 +16,11 @@ namespace edgedraft {
 // Errors    mismatch naming the size
 Result<void> check_target(const DrafterFacts& facts, const DecoderConfig& target);
 
+// Checks that the target's layers are Llama's, for drafters that read their keys and values.
+//
+// Errors    unsupported
+Result<void> check_plain(const DecoderConfig& target);
+
 // Checks that the link can carry rows of these groups (Tap::scale_groups).
 //
 // Errors    unsupported

@@ -1,7 +1,6 @@
 #include "shared/drafting/medusa/medusa_drafter.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "shared/base/check.h"
 
@@ -74,122 +73,18 @@ Matrix MedusaHeads::logits(std::span<const float> feature, std::uint32_t first,
   return logits;
 }
 
-void MedusaDrafter::append(std::span<const std::uint32_t> tokens) {
-  if (tokens.empty()) return;
-  token_count_ += static_cast<std::uint32_t>(tokens.size());
-  forget_guesses();
-}
-
-void MedusaDrafter::truncate(std::uint32_t count) {
-  EDGEDRAFT_CHECK(count <= token_count_);
-  if (count < token_count_) forget_guesses();
-  token_count_ = count;
-  drop_activations(count);
-}
-
 void MedusaDrafter::add_activations(std::uint32_t first, std::span<const float> rows) {
-  const std::size_t dim = heads_->config().dim;
-  EDGEDRAFT_CHECK(rows.size() % dim == 0);
-  // One more than there are heads: the newest may belong to the last token.
-  const std::size_t kept = heads_->config().head_count + std::size_t{1};
-  const std::size_t count = rows.size() / dim;
-  for (std::size_t i = count - std::min(count, kept); i < count; ++i) {
-    const auto row = rows.subspan(i * dim, dim);
-    features_.insert_or_assign(first + static_cast<std::uint32_t>(i),
-                               std::vector<float>(row.begin(), row.end()));
-  }
-  while (features_.size() > kept) features_.erase(features_.begin());
+  features_.add(first, rows, heads_->config().dim);
   forget_guesses();
 }
 
 void MedusaDrafter::drop_activations(std::uint32_t first) {
-  const auto dropped = features_.lower_bound(first);
-  if (dropped == features_.end()) return;
-  features_.erase(dropped, features_.end());
-  forget_guesses();
+  if (features_.drop(first)) forget_guesses();
 }
 
-void MedusaDrafter::forget_guesses() {
-  made_from_.reset();
-  guesses_ = {};
-}
-
-std::map<std::uint32_t, std::vector<float>>::const_iterator MedusaDrafter::newest() const {
-  const auto behind = features_.lower_bound(std::max(token_count_, 1u) - 1);
-  return behind == features_.begin() ? features_.end() : std::prev(behind);
-}
-
-std::uint32_t MedusaDrafter::passed_heads() const {
-  const std::uint32_t all = heads_->config().head_count;
-  const auto feature = newest();
-  if (feature == features_.end()) return all;
-  // The first head guesses the token two positions after the feature's.
-  return std::min(all, token_count_ - 2 - feature->first);
-}
-
-bool MedusaDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
-  EDGEDRAFT_CHECK(token_count_ > 0);
-  const MedusaConfig& config = heads_->config();
-  const std::uint32_t passed = passed_heads();
-  const std::uint32_t depth_max =
-      std::min(config.head_count - passed, positions_max_ - std::min(positions_max_, token_count_));
-  growth.limit_depth(depth_max);
-  if (!growth.is_bound_to(made_from_)) {
-    growth.clear();
-    if (made_from_ == nullptr) made_from_ = std::make_shared<char>();
-    growth.bind_rows(made_from_);
-  }
-  if (growth.done()) return true;
-  if (budget.rows == 0) return false;
-  make_guesses(std::min(growth.children_wanted(), config.head_rows()));
-  // If more guesses than the breadth are requested, some will be excluded and ranks change.
-  const bool any_guess = growth.children_wanted() == growth.shape().breadth;
-  if (!config.tree.empty() && passed == 0 && any_guess) {
-    add_fixed_tree(growth, std::min(depth_max, growth.shape().depth));
-    growth.finish();
-    return true;
-  }
-  return grow_by_level(growth, budget);
-}
-
-void MedusaDrafter::make_guesses(std::uint32_t per_level) {
-  if (guesses_.per_level == per_level) return;
-  const std::uint32_t passed = passed_heads();
-  const std::uint32_t levels = heads_->config().head_count - passed;
-  const std::size_t count = std::size_t{levels} * per_level;
-  guesses_ = {.per_level = per_level,
-              .tokens = std::vector<std::uint32_t>(count),
-              .log_probs = std::vector<float>(count)};
-  heads_->backend().top_k({.logits = heads_->logits(newest()->second, passed, levels),
-                           .k = per_level,
-                           .tokens = guesses_.tokens,
-                           .log_probs = guesses_.log_probs});
-  const std::vector<std::uint32_t>& draft_tokens = heads_->config().draft_tokens;
-  if (draft_tokens.empty()) return;
-  for (std::uint32_t& token : guesses_.tokens) token = draft_tokens[token];
-}
-
-bool MedusaDrafter::grow_by_level(TreeGrowth& growth, const GrowthBudget& budget) {
-  std::uint32_t rows_left = budget.rows;
-  while (rows_left > 0) {
-    const GrowthLevel level = growth.next(rows_left);
-    if (level.empty()) return true;
-    std::vector<std::uint32_t> tokens;
-    std::vector<float> log_probs;
-    for (const GrowthNode& node : level.nodes) {
-      if (!level.children) break;  // no per-node state can be missing
-      const auto first = static_cast<std::ptrdiff_t>(node.depth) * guesses_.per_level;
-      std::copy_n(guesses_.tokens.begin() + first, guesses_.per_level, std::back_inserter(tokens));
-      std::copy_n(guesses_.log_probs.begin() + first, guesses_.per_level,
-                  std::back_inserter(log_probs));
-    }
-    growth.answer(level, tokens, log_probs);
-    if (level.children) rows_left -= static_cast<std::uint32_t>(level.nodes.size());
-  }
-  return growth.done();
-}
-
-void MedusaDrafter::add_fixed_tree(TreeGrowth& growth, std::uint32_t depth_max) {
+bool MedusaDrafter::add_fixed_tree(TreeGrowth& growth, const Guesses& guesses,
+                                   std::uint32_t depth_max) {
+  if (heads_->config().tree.empty()) return false;
   constexpr std::uint32_t kLeftOut = kTreeNodesMax + 1;
   struct Place {
     std::uint32_t id;
@@ -200,13 +95,14 @@ void MedusaDrafter::add_fixed_tree(TreeGrowth& growth, std::uint32_t depth_max) 
     const Place parent = places[node.parent];
     Place place{.id = kLeftOut, .depth = parent.depth + 1};
     // Limits the tokens per node; a chain has one.
-    const std::uint32_t breadth = std::min(growth.shape().breadth, guesses_.per_level);
+    const std::uint32_t breadth = std::min(growth.shape().breadth, guesses.per_level);
     if (parent.id != kLeftOut && place.depth <= depth_max && node.rank < breadth) {
-      const std::size_t guess = std::size_t{parent.depth} * guesses_.per_level + node.rank;
-      place.id = growth.add(guesses_.tokens[guess], parent.id, guesses_.log_probs[guess]);
+      const std::size_t index = std::size_t{parent.depth} * guesses.per_level + node.rank;
+      place.id = growth.add(guesses.tokens[index], parent.id, guesses.log_probs[index]);
     }
     places.push_back(place);
   }
+  return true;
 }
 
 }  // namespace edgedraft

@@ -1,13 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "shared/drafting/drafter.h"
+#include "shared/drafting/level_drafter.h"
 #include "shared/drafting/medusa/medusa_tensors.h"
+#include "shared/drafting/newest_rows.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/weight_store.h"
 
@@ -50,52 +52,32 @@ class MedusaHeads {
   OwnedMatrix logits_;
 };
 
-// Drafts with MEDUSA's heads from the newest feature. Heads reach a fixed number of positions after
-// it; those whose token is already known are skipped. So a lagging feature makes the tree
-// shallower, and without one in reach nothing is drafted.
-//
-// Uses the bundle's fixed tree, cut to the shape, if the feature is the one before the last token
-// and all tokens are allowed. Otherwise grows a tree by the heads' probabilities, with the same
-// guesses below every node of a level. It cannot write alone: its guesses ignore its own output.
-class MedusaDrafter final : public Drafter {
+// Drafts with MEDUSA's heads from the newest feature. Uses the bundle's fixed tree, cut to the
+// shape, if the feature is the one before the last token and all tokens are allowed.
+class MedusaDrafter final : public LevelDrafter {
  public:
   MedusaDrafter(std::shared_ptr<MedusaHeads> heads, std::uint32_t positions_max)
-      : heads_(std::move(heads)), positions_max_(positions_max) {}
+      : LevelDrafter(positions_max), heads_(std::move(heads)) {}
 
-  std::uint32_t token_count() const override { return token_count_; }
-  void append(std::span<const std::uint32_t> tokens) override;
-  void truncate(std::uint32_t count) override;
   std::uint32_t activation_cols() const override { return heads_->config().dim; }
   void add_activations(std::uint32_t first, std::span<const float> rows) override;
   void drop_activations(std::uint32_t first) override;
-  bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
-  std::span<const float> next_logits() override { return {}; }
+
+ protected:
+  const BundleConfig& sizes() const override { return heads_->config(); }
+  std::uint32_t guess_count() const override { return heads_->config().head_count; }
+  std::optional<std::uint32_t> newest_before(std::uint32_t end) const override {
+    return features_.newest_before(end);
+  }
+  Matrix guess(std::uint32_t position, std::uint32_t first, std::uint32_t count) override {
+    return heads_->logits(features_.at(position), first, count);
+  }
+  Backend& backend() override { return heads_->backend(); }
+  bool add_fixed_tree(TreeGrowth& growth, const Guesses& guesses, std::uint32_t depth_max) override;
 
  private:
-  // Guesses of the heads for the levels below the root, likeliest first.
-  struct Guesses {
-    std::uint32_t per_level = 0;
-    std::vector<std::uint32_t> tokens;
-    std::vector<float> log_probs;
-  };
-
-  // Newest feature before the last token; features_.end() if there is none.
-  std::map<std::uint32_t, std::vector<float>>::const_iterator newest() const;
-  // Number of heads whose tokens are already known; all without a feature.
-  std::uint32_t passed_heads() const;
-  void make_guesses(std::uint32_t per_level);
-  bool grow_by_level(TreeGrowth& growth, const GrowthBudget& budget);
-  void add_fixed_tree(TreeGrowth& growth, std::uint32_t depth_max);
-  // Invalidates trees grown from the previous guesses.
-  void forget_guesses();
-
   std::shared_ptr<MedusaHeads> heads_;
-  std::uint32_t positions_max_;
-  std::uint32_t token_count_ = 0;
-  // By position; only the newest, since older ones are out of the heads' reach.
-  std::map<std::uint32_t, std::vector<float>> features_;
-  Guesses guesses_;
-  std::shared_ptr<const void> made_from_;  // identity of guesses_; null: not computed
+  NewestRows features_{heads_->config().head_count + 1};
 };
 
 }  // namespace edgedraft

@@ -82,17 +82,6 @@ void set_tree(std::span<const MedusaChoice> tree, GgufMetadata& metadata) {
   metadata.set_i32s(std::string(kMedusaTreeRanks), ranks);
 }
 
-// The matrix shared by all heads: the target's head, or its embedding if tied.
-Result<void> add_shared_output(const GgufFile& target, ModelPlan& plan) {
-  for (const char* name : {"output.weight", "token_embd.weight"}) {
-    const GgufTensor* tensor = target.find_tensor(name);
-    if (tensor == nullptr) continue;
-    plan.tensors.push_back(copy_of(*tensor, name));
-    return {};
-  }
-  return Error{Errc::bad_file, "the target has neither output.weight nor token_embd.weight"};
-}
-
 Result<void> add_medusa(const CheckpointInput& input, ModelPlan& plan) {
   const DecoderConfig& target = input.target;
   const auto made_for = check_made_for(
@@ -106,7 +95,7 @@ Result<void> add_medusa(const CheckpointInput& input, ModelPlan& plan) {
   if (!tree) return tree.error();
 
   plan.metadata.set_string("general.architecture", kMedusaArchitecture);
-  plan.metadata.set_u32(std::string(kMedusaVocabularyCount), target.vocabulary_count);
+  plan.metadata.set_u32(std::string(kBundleVocabularyCountKey), target.vocabulary_count);
   plan.metadata.set_u32(std::string(kMedusaDim), target.layer.dim);
   plan.metadata.set_u32(std::string(kMedusaHeadCount), *head_count);
   set_tree(*tree, plan.metadata);
@@ -114,7 +103,7 @@ Result<void> add_medusa(const CheckpointInput& input, ModelPlan& plan) {
 
   const bool is_shared = input.checkpoint.find(prefix + "0.1.weight") == nullptr;
   if (is_shared) {
-    if (auto added = add_shared_output(input.file, plan); !added) return added.error();
+    if (auto added = copy_head(input.file, plan); !added) return added.error();
   }
   const std::uint64_t dim = target.layer.dim;
   CheckpointReader reader(input.checkpoint, input.type, plan);

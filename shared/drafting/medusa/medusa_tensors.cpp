@@ -65,7 +65,7 @@ Result<MedusaConfig> read_medusa_config(const GgufFile& file) {
     std::uint32_t max;
     std::uint32_t& out;
   } counts[] = {
-      {kMedusaVocabularyCount, kVocabularyCountMax, config.vocabulary_count},
+      {kBundleVocabularyCountKey, kVocabularyCountMax, config.vocabulary_count},
       {kMedusaDim, kWidthMax, config.dim},
       {kMedusaHeadCount, kTreeDepthMax, config.head_count},
   };
@@ -89,11 +89,7 @@ Result<MedusaTensors> read_medusa_tensors(const GgufFile& file, const MedusaConf
   TensorReader reader(file, "");
   const bool is_shared = file.find_tensor("head.0.output.weight") == nullptr;
   if (is_shared) {
-    // A tied head is the embedding, which is not used otherwise here.
-    const bool is_tied =
-        file.find_tensor("output.weight") == nullptr && config.draft_tokens.empty();
-    reader.matrix(is_tied ? "token_embd.weight" : "output.weight", config.head_rows(), config.dim,
-                  tensors.output.emplace());
+    read_head(file, config, config.dim, reader, tensors.output.emplace());
   } else if (!config.draft_tokens.empty()) {
     return Error{Errc::unsupported, "heads with separate outputs cannot have a reduced vocabulary"};
   }

@@ -37,7 +37,6 @@ Result<std::vector<MedusaChoice>> tree_of_arrays(std::span<const std::int32_t> p
 
 // general.architecture of a bundle, and its keys beyond those of bundle_parts.h.
 inline constexpr std::string_view kMedusaArchitecture = "edgedraft-medusa";
-inline constexpr std::string_view kMedusaVocabularyCount = "edgedraft.vocab_size";
 inline constexpr std::string_view kMedusaDim = "edgedraft.embedding_length";
 inline constexpr std::string_view kMedusaHeadCount = "edgedraft.medusa.head_count";
 // Arrays, one element per node (MedusaChoice); both or neither.

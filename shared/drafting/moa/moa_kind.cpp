@@ -11,8 +11,6 @@
 #include "shared/drafting/moa/moa_tap.h"
 #include "shared/drafting/network_kind.h"
 #include "shared/model/decoder_tensors.h"
-#include "shared/model/families/checkpoint_reader.h"
-#include "shared/model/families/family.h"
 #include "shared/model/json_file.h"
 #include "shared/model/model_plan.h"
 
@@ -100,17 +98,9 @@ void add_target_tensors(const GgufFile& file, const DecoderConfig& target, std::
   }
 }
 
-Result<void> takes_target(const DecoderConfig& target) {
-  if (is_plain(target)) return {};
-  return Error{
-      Errc::unsupported,
-      "this kind of drafter reads keys and values of Llama's layers, and the target is a " +
-          target.architecture + "; `edgedraft models` lists the kinds that fit"};
-}
-
 Result<void> add_moa(const CheckpointInput& input, ModelPlan& plan) {
   const DecoderConfig& target = input.target;
-  if (auto taken = takes_target(target); !taken) return taken.error();
+  if (auto taken = check_plain(target); !taken) return taken.error();
   const auto sizes = read_sizes(input.config, input.checkpoint, target);
   if (!sizes) return sizes.error();
   const MoaRowLayout row = moa_row_layout(target.layer.heads, sizes->ca.heads, sizes->tli);
@@ -204,7 +194,7 @@ const DrafterKind kMoaKind = {.name = "moa",
                               .read = read_network<Moa, read_moa>,
                               .is_source = is_checkpoint_folder<is_moa_checkpoint>,
                               .plan_bundle = plan_moa_bundle,
-                              .takes_target = takes_target,
+                              .takes_target = check_plain,
                               .is_from_target = [](std::string_view tensor) {
                                 return is_vocabulary(tensor) || tensor.starts_with("tli.");
                               }};
