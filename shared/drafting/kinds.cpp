@@ -12,6 +12,7 @@
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "shared/drafting/mtp/mtp_kind.h"
+#include "shared/drafting/multistream/multistream_kind.h"
 #include "shared/drafting/ngram/ngram_drafter.h"
 
 namespace edgedraft {
@@ -21,9 +22,9 @@ namespace {
 // any decoder, and so reports faults of files that no kind recognises.
 std::vector<const DrafterKind*>& kinds() {
   static std::vector<const DrafterKind*> all = {
-      &kMoaKind,      &kEagle3Kind,          &kEagleKind,       &kMedusaKind,
-      &kMtpKind,      &kGemma4AssistantKind, &kIndependentKind, &kLookupKind,
-      &kAdaptiveKind, &kNgramKind,           &kRetrievalKind,
+      &kMoaKind,    &kEagle3Kind,          &kEagleKind,       &kMedusaKind,
+      &kMtpKind,    &kGemma4AssistantKind, &kMultistreamKind, &kIndependentKind,
+      &kLookupKind, &kAdaptiveKind,        &kNgramKind,       &kRetrievalKind,
   };
   return all;
 }

@@ -12,8 +12,8 @@
 #include "shared/drafting/eagle3/eagle3_model.h"
 #include "shared/model/convert/convert.h"
 #include "shared/model/convert/hf_config.h"
-#include "shared/model/convert/hf_model.h"
 #include "shared/model/draft_vocabulary.h"
+#include "shared/model/families/checkpoint_reader.h"
 #include "shared/model/json_file.h"
 #include "shared/model/safetensors.h"
 

@@ -4,7 +4,7 @@
 
 #include "shared/base/error.h"
 #include "shared/drafting/drafter_kind.h"
-#include "shared/model/convert/model_plan.h"
+#include "shared/model/model_plan.h"
 
 namespace edgedraft {
 

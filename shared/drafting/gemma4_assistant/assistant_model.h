@@ -9,9 +9,9 @@
 #include "shared/drafting/bundle_config.h"
 #include "shared/drafting/drafter_kind.h"
 #include "shared/model/config.h"
-#include "shared/model/convert/model_plan.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/gguf.h"
+#include "shared/model/model_plan.h"
 
 namespace edgedraft {
 

@@ -11,6 +11,7 @@
 #include "shared/drafting/moa/moa_tap.h"
 #include "shared/drafting/network_kind.h"
 #include "shared/model/decoder_tensors.h"
+#include "shared/model/families/checkpoint_reader.h"
 #include "shared/model/json_file.h"
 #include "shared/model/model_plan.h"
 
