@@ -19,6 +19,8 @@ EAGLE fixtures (eagle/eagle, and eagle/eagle-bias with a bias of fc and fewer he
     feature [n, E]                             the target's after the final norm, of the last round
 MEDUSA fixtures (medusa/medusa-1 with heads of its own, medusa/medusa-2 without; the target is moa/target):
     round<r>.tokens [n + 1] int32, round<r>.head_logits [K, V]   after the feature of token n - 1
+Fixtures of Speculative Streaming (multistream/multistream-2; the target is moa/target; scaled/multistream-2):
+    round<r>.tokens [n + 1] int32, round<r>.stream_logits [G, V]   of the streams of token n - 1
 Fixtures of a target with scaled RoPE and biases (scaled/target): scaled/moa-tli1 as MoA's, scaled/eagle as EAGLE's.
 A round's verified tokens are those of the previous round, its root, and the accepted nodes of its tree (ACCEPTED).
 """
@@ -39,6 +41,7 @@ from drafters import eagle
 from drafters.eagle import Eagle, EagleConfig, eagle_config_json
 from drafters.medusa import Medusa, MedusaConfig, medusa_config_json
 from drafters.moa import Moa, MoaConfig, MoaState, moa_config_json
+from drafters.multistream import Multistream, MultistreamConfig, multistream_config_json
 
 VOCABULARY, WIDTH = 96, 32
 BASE = LlamaConfig(
@@ -57,7 +60,11 @@ DECODERS: Dict[str, LlamaConfig] = {
         BASE, num_key_value_heads=2, tie_word_embeddings=False, intermediate_size=80
     ),
     "head-dim": dataclasses.replace(
-        BASE, num_key_value_heads=2, head_dim=16, tie_word_embeddings=False, rms_norm_eps=1e-6
+        BASE,
+        num_key_value_heads=2,
+        head_dim=16,
+        tie_word_embeddings=False,
+        rms_norm_eps=1e-6,
     ),
     "llama3-rope": dataclasses.replace(
         BASE,
@@ -75,13 +82,34 @@ DECODERS: Dict[str, LlamaConfig] = {
         BASE, num_key_value_heads=2, rope_scaling={"rope_type": "linear", "factor": 2.5}
     ),
     "qwen2-bias": dataclasses.replace(
-        BASE, num_key_value_heads=2, attention_bias=True, rope_theta=1000000.0, rms_norm_eps=1e-6
+        BASE,
+        num_key_value_heads=2,
+        attention_bias=True,
+        rope_theta=1000000.0,
+        rms_norm_eps=1e-6,
     ),
     "qwen2-untied": dataclasses.replace(
-        BASE, num_key_value_heads=1, head_dim=16, attention_bias=True, tie_word_embeddings=False
+        BASE,
+        num_key_value_heads=1,
+        head_dim=16,
+        attention_bias=True,
+        tie_word_embeddings=False,
     ),
 }
-TREE_PARENTS = [-1, -1, -1, 0, 0, 1, 3, 3, 5, 6, 8, 8]  # three children of the root, five levels
+TREE_PARENTS = [
+    -1,
+    -1,
+    -1,
+    0,
+    0,
+    1,
+    3,
+    3,
+    5,
+    6,
+    8,
+    8,
+]  # three children of the root, five levels
 # Per round, the last accepted node of the previous tree, with the path to it; -1: none. The first round has no previous
 # tree.
 ACCEPTED = [-1, -1, 4, -1, 8]
@@ -134,7 +162,9 @@ def write_decoder(folder: str, config: LlamaConfig, seed: int) -> None:
     model = Llama(config)
     randomise(model, generator)
     write_folder(folder, llama_config_json(config), model.state_dict())
-    tokens, prefix, nodes = (random_tokens(n, generator) for n in (24, 9, len(TREE_PARENTS)))
+    tokens, prefix, nodes = (
+        random_tokens(n, generator) for n in (24, 9, len(TREE_PARENTS))
+    )
     by_path = [
         model(torch.tensor([prefix + path_to(i, nodes, TREE_PARENTS)])).logits[0, -1]
         for i in range(len(nodes))
@@ -154,7 +184,9 @@ def write_decoder(folder: str, config: LlamaConfig, seed: int) -> None:
 
 def make_target(generator: torch.Generator) -> Llama:
     """The target of all drafters in this file."""
-    target = Llama(dataclasses.replace(BASE, num_hidden_layers=4, num_key_value_heads=2))
+    target = Llama(
+        dataclasses.replace(BASE, num_hidden_layers=4, num_key_value_heads=2)
+    )
     randomise(target, generator)
     return target
 
@@ -165,13 +197,17 @@ def other_token(nodes: List[int], generator: torch.Generator) -> int:
     return others[int(torch.randint(0, len(others), (1,), generator=generator))]
 
 
-def verified_rounds(generator: torch.Generator) -> Iterator[Tuple[List[int], List[int], List[int]]]:
+def verified_rounds(
+    generator: torch.Generator,
+) -> Iterator[Tuple[List[int], List[int], List[int]]]:
     """Per round the verified tokens with the root, and the nodes drafted after it with their parents."""
     sequence = random_tokens(13, generator)  # the prompt
     nodes: List[int] = []
     for index, accepted in enumerate(ACCEPTED):
         sequence = (
-            sequence + path_to(accepted, nodes, TREE_PARENTS) + [other_token(nodes, generator)]
+            sequence
+            + path_to(accepted, nodes, TREE_PARENTS)
+            + [other_token(nodes, generator)]
         )
         nodes = random_tokens(4 + 2 * index, generator)
         yield sequence, nodes, TREE_PARENTS[: len(nodes)]
@@ -191,17 +227,22 @@ def tree_rounds(
         verified, root = sequence[:-1], sequence[-1]
         trace = target(torch.tensor([verified]))
         expected[f"round{index}.tokens"] = ints(sequence)
-        expected[f"round{index}.nodes"], expected[f"round{index}.parents"] = ints(nodes), ints(
-            parents
-        )
+        expected[f"round{index}.nodes"], expected[f"round{index}.parents"] = ints(
+            nodes
+        ), ints(parents)
         expected[f"round{index}.root_logits"] = draft(trace, verified, [root])
         expected[f"round{index}.logits"] = torch.stack(
-            [draft(trace, verified, [root] + path_to(i, nodes, parents)) for i in range(len(nodes))]
+            [
+                draft(trace, verified, [root] + path_to(i, nodes, parents))
+                for i in range(len(nodes))
+            ]
         )
     return expected, trace
 
 
-def write_moa(folder: str, target: Llama, config: MoaConfig, generator: torch.Generator) -> None:
+def write_moa(
+    folder: str, target: Llama, config: MoaConfig, generator: torch.Generator
+) -> None:
     drafter = Moa(target.config, config)
     randomise(drafter, generator)
     write_folder(folder, moa_config_json(target.config, config), drafter.state_dict())
@@ -221,7 +262,9 @@ def write_moa(folder: str, target: Llama, config: MoaConfig, generator: torch.Ge
 
 def write_moa_set(folder: str, target: Llama, generator: torch.Generator) -> None:
     write_folder(
-        os.path.join(folder, "target"), llama_config_json(target.config), target.state_dict()
+        os.path.join(folder, "target"),
+        llama_config_json(target.config),
+        target.state_dict(),
     )
     for tli in (0, 1, 3):
         config = MoaConfig(
@@ -263,9 +306,9 @@ def write_eagle_set(folder: str, target: Llama, generator: torch.Generator) -> N
         )
 
 
-def write_scaled_set(folder: str, generator: torch.Generator) -> None:
+def write_scaled_set(folder: str, generator: torch.Generator) -> Llama:
     """A small target with RoPE scaling as in Llama 3.1 and biases as in Qwen2, which the other sets lack, and drafters
-    for it."""
+    for it.  Returns the target."""
     target = Llama(
         dataclasses.replace(
             DECODERS["llama3-rope"],
@@ -277,7 +320,9 @@ def write_scaled_set(folder: str, generator: torch.Generator) -> None:
     )
     randomise(target, generator)
     write_folder(
-        os.path.join(folder, "target"), llama_config_json(target.config), target.state_dict()
+        os.path.join(folder, "target"),
+        llama_config_json(target.config),
+        target.state_dict(),
     )
     moa = MoaConfig(
         heads=4,
@@ -293,8 +338,12 @@ def write_scaled_set(folder: str, generator: torch.Generator) -> None:
     )
     write_moa(os.path.join(folder, "moa-tli1"), target, moa, generator)
     write_eagle(
-        os.path.join(folder, "eagle"), target, EagleConfig(heads=4, kv_heads=1, ffn=8), generator
+        os.path.join(folder, "eagle"),
+        target,
+        EagleConfig(heads=4, kv_heads=1, ffn=8),
+        generator,
     )
+    return target
 
 
 def write_medusa_set(folder: str, target: Llama, generator: torch.Generator) -> None:
@@ -305,16 +354,37 @@ def write_medusa_set(folder: str, target: Llama, generator: torch.Generator) -> 
         name = os.path.join(folder, f"medusa-{version}")
         write_folder(
             name,
-            {**medusa_config_json(target.config, config), "medusa_choices": MEDUSA_CHOICES},
+            {
+                **medusa_config_json(target.config, config),
+                "medusa_choices": MEDUSA_CHOICES,
+            },
             drafter.state_dict(),
         )
         expected: Dict[str, Tensor] = {}
         for index, (sequence, _, _) in enumerate(verified_rounds(generator)):
             feature = target(torch.tensor([sequence[:-1]])).feature[0, -1]
-            (expected[f"round{index}.tokens"], expected[f"round{index}.head_logits"]) = ints(
-                sequence
-            ), drafter.logits(target, feature)
+            (
+                expected[f"round{index}.tokens"],
+                expected[f"round{index}.head_logits"],
+            ) = ints(sequence), drafter.logits(target, feature)
         write_safetensors(os.path.join(name, "expected.safetensors"), expected)
+
+
+def write_multistream(folder: str, target: Llama, generator: torch.Generator) -> None:
+    config = MultistreamConfig(streams=3, layers=2, rank=4)
+    drafter = Multistream(target.config, config)
+    randomise(drafter, generator)
+    write_folder(
+        folder, multistream_config_json(target.config, config), drafter.state_dict()
+    )
+    expected: Dict[str, Tensor] = {}
+    for index, (sequence, _, _) in enumerate(verified_rounds(generator)):
+        trace = target(torch.tensor([sequence[:-1]]))
+        expected[f"round{index}.tokens"] = ints(sequence)
+        expected[f"round{index}.stream_logits"] = target.head(
+            drafter.features(target, trace)[0, -1]
+        )
+    write_safetensors(os.path.join(folder, "expected.safetensors"), expected)
 
 
 def main() -> None:
@@ -322,7 +392,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--out", metavar="DIR", required=True, help="output folder, such as tests/data/fixtures"
+        "--out",
+        metavar="DIR",
+        required=True,
+        help="output folder, such as tests/data/fixtures",
     )
     parser.add_argument("--seed", type=int, default=20260101)
     options = parser.parse_args()
@@ -343,9 +416,15 @@ def main() -> None:
             target,
             torch.Generator().manual_seed(options.seed + 300),
         )
-        write_scaled_set(
-            os.path.join(options.out, "scaled"), torch.Generator().manual_seed(options.seed + 400)
+        scaled = write_scaled_set(
+            os.path.join(options.out, "scaled"),
+            torch.Generator().manual_seed(options.seed + 400),
         )
+        generator = torch.Generator().manual_seed(options.seed + 500)
+        for folder, model in (("multistream", target), ("scaled", scaled)):
+            write_multistream(
+                os.path.join(options.out, folder, "multistream-2"), model, generator
+            )
     total = sum(
         os.path.getsize(os.path.join(root, file))
         for root, _, files in os.walk(options.out)
