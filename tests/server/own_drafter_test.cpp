@@ -5,9 +5,10 @@
 #include "server/sessions/target_session.h"
 #include "shared/base/random.h"
 #include "shared/drafting/eagle3/eagle3_kind.h"
-#include "shared/drafting/mtp/mtp_kind.h"
+#include "shared/drafting/kinds.h"
 #include "shared/drafting/network_drafter.h"
 #include "shared/protocol/activation_codec.h"
+#include "tests/support/assistant_bundle.h"
 #include "tests/support/family_models.h"
 #include "tests/support/own_drafter.h"
 #include "tests/support/random_tokens.h"
@@ -18,18 +19,23 @@ namespace {
 
 using Tokens = std::vector<std::uint32_t>;
 
+// A family of tests/data/families and what drafts for it: its own block (mtp), a random EAGLE-3 or
+// a published assistant.
 struct DraftedFamily {
   std::string name;
-  bool has_own;  // else the drafter is an EAGLE-3
+  std::string drafter;
 };
 
 class StateDrafterTest : public ::testing::TestWithParam<DraftedFamily> {
  protected:
   StateDrafterTest() {
-    if (GetParam().has_own) {
-      drafter_ = make_mtp_model(own_.emplace(GetParam().name).model());
-    } else {
+    const std::string& drafter = GetParam().drafter;
+    if (drafter == "eagle3") {
       drafter_ = make_eagle3_model(eagle3_.emplace(model_.config(), 3).model);
+    } else {
+      const GgufFile& file = drafter == "mtp" ? own_.emplace(GetParam().name).file()
+                                              : assistant_.emplace(drafter).file();
+      drafter_ = (*drafter_kind_of(file))->read(file).value();
     }
     tap_ = drafter_->make_tap(*backend_);
   }
@@ -46,14 +52,14 @@ class StateDrafterTest : public ::testing::TestWithParam<DraftedFamily> {
     while (target.tokens().size() < prompt.size() + kCount) target.verify(DraftTree()).value();
     return {target.tokens().begin(), target.tokens().end()};
   }
-  // Gives the drafter what a link carries: the features in eight bits of all tokens that ran.
+  // Gives the drafter what a link carries: the rows in eight bits of all tokens that ran.
   void catch_up(const TargetSession& target, Drafter& drafter) {
-    const std::uint32_t dim = drafter.activation_cols();
     drafter.append(target.tokens().subspan(drafter.token_count()));
     const std::uint32_t count = target.valid_count() - known_;
-    std::vector<float> rows(std::size_t{count} * dim);
+    std::vector<float> rows(std::size_t{count} * drafter.activation_cols());
     tap_->read(target.cache(), known_, count, rows);
-    const ActivationLayout layout({dim});
+    const auto groups = tap_->scale_groups();
+    const ActivationLayout layout({groups.begin(), groups.end()});
     drafter.add_activations(known_, *dequantize_rows(layout, count, quantize_rows(layout, rows)));
     known_ = target.valid_count();
   }
@@ -61,9 +67,10 @@ class StateDrafterTest : public ::testing::TestWithParam<DraftedFamily> {
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
   testing::FamilyModel model_{
       *backend_, GetParam().name, kContext, testing::Weights::as_stored,
-      GetParam().has_own ? testing::Keeps::features : testing::Keeps::inputs};
+      GetParam().drafter == "eagle3" ? testing::Keeps::inputs : testing::Keeps::features};
   std::optional<testing::OwnDrafter> own_;
   std::optional<testing::ToyEagle3> eagle3_;
+  std::optional<testing::AssistantBundle> assistant_;
   std::unique_ptr<DrafterModel> drafter_;
   std::unique_ptr<Tap> tap_;
   std::uint32_t known_ = 0;
@@ -96,11 +103,13 @@ TEST_P(StateDrafterTest, DraftsGivePlainDecodingsTokens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, StateDrafterTest,
-                         ::testing::Values(DraftedFamily{"qwen35", true},
-                                           DraftedFamily{"qwen35moe", true},
-                                           DraftedFamily{"qwen3", false},
-                                           DraftedFamily{"llama-yarn", false},
-                                           DraftedFamily{"gpt-oss", false}),
+                         ::testing::Values(DraftedFamily{"qwen35", "mtp"},
+                                           DraftedFamily{"qwen35moe", "mtp"},
+                                           DraftedFamily{"qwen3", "eagle3"},
+                                           DraftedFamily{"llama-yarn", "eagle3"},
+                                           DraftedFamily{"gpt-oss", "eagle3"},
+                                           DraftedFamily{"gemma4-ple", "gemma4-assistant"},
+                                           DraftedFamily{"gemma4-keqv", "gemma4-assistant-keqv"}),
                          [](const auto& family) {
                            std::string name = family.param.name;
                            std::ranges::replace(name, '-', '_');
