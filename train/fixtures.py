@@ -60,11 +60,7 @@ DECODERS: Dict[str, LlamaConfig] = {
         BASE, num_key_value_heads=2, tie_word_embeddings=False, intermediate_size=80
     ),
     "head-dim": dataclasses.replace(
-        BASE,
-        num_key_value_heads=2,
-        head_dim=16,
-        tie_word_embeddings=False,
-        rms_norm_eps=1e-6,
+        BASE, num_key_value_heads=2, head_dim=16, tie_word_embeddings=False, rms_norm_eps=1e-6
     ),
     "llama3-rope": dataclasses.replace(
         BASE,
@@ -82,34 +78,13 @@ DECODERS: Dict[str, LlamaConfig] = {
         BASE, num_key_value_heads=2, rope_scaling={"rope_type": "linear", "factor": 2.5}
     ),
     "qwen2-bias": dataclasses.replace(
-        BASE,
-        num_key_value_heads=2,
-        attention_bias=True,
-        rope_theta=1000000.0,
-        rms_norm_eps=1e-6,
+        BASE, num_key_value_heads=2, attention_bias=True, rope_theta=1000000.0, rms_norm_eps=1e-6
     ),
     "qwen2-untied": dataclasses.replace(
-        BASE,
-        num_key_value_heads=1,
-        head_dim=16,
-        attention_bias=True,
-        tie_word_embeddings=False,
+        BASE, num_key_value_heads=1, head_dim=16, attention_bias=True, tie_word_embeddings=False
     ),
 }
-TREE_PARENTS = [
-    -1,
-    -1,
-    -1,
-    0,
-    0,
-    1,
-    3,
-    3,
-    5,
-    6,
-    8,
-    8,
-]  # three children of the root, five levels
+TREE_PARENTS = [-1, -1, -1, 0, 0, 1, 3, 3, 5, 6, 8, 8]  # three children of the root, five levels
 # Per round, the last accepted node of the previous tree, with the path to it; -1: none. The first round has no previous
 # tree.
 ACCEPTED = [-1, -1, 4, -1, 8]
@@ -162,9 +137,7 @@ def write_decoder(folder: str, config: LlamaConfig, seed: int) -> None:
     model = Llama(config)
     randomise(model, generator)
     write_folder(folder, llama_config_json(config), model.state_dict())
-    tokens, prefix, nodes = (
-        random_tokens(n, generator) for n in (24, 9, len(TREE_PARENTS))
-    )
+    tokens, prefix, nodes = (random_tokens(n, generator) for n in (24, 9, len(TREE_PARENTS)))
     by_path = [
         model(torch.tensor([prefix + path_to(i, nodes, TREE_PARENTS)])).logits[0, -1]
         for i in range(len(nodes))
@@ -184,9 +157,7 @@ def write_decoder(folder: str, config: LlamaConfig, seed: int) -> None:
 
 def make_target(generator: torch.Generator) -> Llama:
     """The target of all drafters in this file."""
-    target = Llama(
-        dataclasses.replace(BASE, num_hidden_layers=4, num_key_value_heads=2)
-    )
+    target = Llama(dataclasses.replace(BASE, num_hidden_layers=4, num_key_value_heads=2))
     randomise(target, generator)
     return target
 
@@ -197,17 +168,13 @@ def other_token(nodes: List[int], generator: torch.Generator) -> int:
     return others[int(torch.randint(0, len(others), (1,), generator=generator))]
 
 
-def verified_rounds(
-    generator: torch.Generator,
-) -> Iterator[Tuple[List[int], List[int], List[int]]]:
+def verified_rounds(generator: torch.Generator) -> Iterator[Tuple[List[int], List[int], List[int]]]:
     """Per round the verified tokens with the root, and the nodes drafted after it with their parents."""
     sequence = random_tokens(13, generator)  # the prompt
     nodes: List[int] = []
     for index, accepted in enumerate(ACCEPTED):
         sequence = (
-            sequence
-            + path_to(accepted, nodes, TREE_PARENTS)
-            + [other_token(nodes, generator)]
+            sequence + path_to(accepted, nodes, TREE_PARENTS) + [other_token(nodes, generator)]
         )
         nodes = random_tokens(4 + 2 * index, generator)
         yield sequence, nodes, TREE_PARENTS[: len(nodes)]
@@ -227,22 +194,17 @@ def tree_rounds(
         verified, root = sequence[:-1], sequence[-1]
         trace = target(torch.tensor([verified]))
         expected[f"round{index}.tokens"] = ints(sequence)
-        expected[f"round{index}.nodes"], expected[f"round{index}.parents"] = ints(
-            nodes
-        ), ints(parents)
+        expected[f"round{index}.nodes"], expected[f"round{index}.parents"] = ints(nodes), ints(
+            parents
+        )
         expected[f"round{index}.root_logits"] = draft(trace, verified, [root])
         expected[f"round{index}.logits"] = torch.stack(
-            [
-                draft(trace, verified, [root] + path_to(i, nodes, parents))
-                for i in range(len(nodes))
-            ]
+            [draft(trace, verified, [root] + path_to(i, nodes, parents)) for i in range(len(nodes))]
         )
     return expected, trace
 
 
-def write_moa(
-    folder: str, target: Llama, config: MoaConfig, generator: torch.Generator
-) -> None:
+def write_moa(folder: str, target: Llama, config: MoaConfig, generator: torch.Generator) -> None:
     drafter = Moa(target.config, config)
     randomise(drafter, generator)
     write_folder(folder, moa_config_json(target.config, config), drafter.state_dict())
@@ -262,9 +224,7 @@ def write_moa(
 
 def write_moa_set(folder: str, target: Llama, generator: torch.Generator) -> None:
     write_folder(
-        os.path.join(folder, "target"),
-        llama_config_json(target.config),
-        target.state_dict(),
+        os.path.join(folder, "target"), llama_config_json(target.config), target.state_dict()
     )
     for tli in (0, 1, 3):
         config = MoaConfig(
@@ -320,9 +280,7 @@ def write_scaled_set(folder: str, generator: torch.Generator) -> Llama:
     )
     randomise(target, generator)
     write_folder(
-        os.path.join(folder, "target"),
-        llama_config_json(target.config),
-        target.state_dict(),
+        os.path.join(folder, "target"), llama_config_json(target.config), target.state_dict()
     )
     moa = MoaConfig(
         heads=4,
@@ -338,10 +296,7 @@ def write_scaled_set(folder: str, generator: torch.Generator) -> Llama:
     )
     write_moa(os.path.join(folder, "moa-tli1"), target, moa, generator)
     write_eagle(
-        os.path.join(folder, "eagle"),
-        target,
-        EagleConfig(heads=4, kv_heads=1, ffn=8),
-        generator,
+        os.path.join(folder, "eagle"), target, EagleConfig(heads=4, kv_heads=1, ffn=8), generator
     )
     return target
 
@@ -354,19 +309,15 @@ def write_medusa_set(folder: str, target: Llama, generator: torch.Generator) -> 
         name = os.path.join(folder, f"medusa-{version}")
         write_folder(
             name,
-            {
-                **medusa_config_json(target.config, config),
-                "medusa_choices": MEDUSA_CHOICES,
-            },
+            {**medusa_config_json(target.config, config), "medusa_choices": MEDUSA_CHOICES},
             drafter.state_dict(),
         )
         expected: Dict[str, Tensor] = {}
         for index, (sequence, _, _) in enumerate(verified_rounds(generator)):
             feature = target(torch.tensor([sequence[:-1]])).feature[0, -1]
-            (
-                expected[f"round{index}.tokens"],
-                expected[f"round{index}.head_logits"],
-            ) = ints(sequence), drafter.logits(target, feature)
+            (expected[f"round{index}.tokens"], expected[f"round{index}.head_logits"]) = ints(
+                sequence
+            ), drafter.logits(target, feature)
         write_safetensors(os.path.join(name, "expected.safetensors"), expected)
 
 
@@ -374,9 +325,7 @@ def write_multistream(folder: str, target: Llama, generator: torch.Generator) ->
     config = MultistreamConfig(streams=3, layers=2, rank=4)
     drafter = Multistream(target.config, config)
     randomise(drafter, generator)
-    write_folder(
-        folder, multistream_config_json(target.config, config), drafter.state_dict()
-    )
+    write_folder(folder, multistream_config_json(target.config, config), drafter.state_dict())
     expected: Dict[str, Tensor] = {}
     for index, (sequence, _, _) in enumerate(verified_rounds(generator)):
         trace = target(torch.tensor([sequence[:-1]]))
@@ -392,10 +341,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--out",
-        metavar="DIR",
-        required=True,
-        help="output folder, such as tests/data/fixtures",
+        "--out", metavar="DIR", required=True, help="output folder, such as tests/data/fixtures"
     )
     parser.add_argument("--seed", type=int, default=20260101)
     options = parser.parse_args()
@@ -417,14 +363,11 @@ def main() -> None:
             torch.Generator().manual_seed(options.seed + 300),
         )
         scaled = write_scaled_set(
-            os.path.join(options.out, "scaled"),
-            torch.Generator().manual_seed(options.seed + 400),
+            os.path.join(options.out, "scaled"), torch.Generator().manual_seed(options.seed + 400)
         )
         generator = torch.Generator().manual_seed(options.seed + 500)
         for folder, model in (("multistream", target), ("scaled", scaled)):
-            write_multistream(
-                os.path.join(options.out, folder, "multistream-2"), model, generator
-            )
+            write_multistream(os.path.join(options.out, folder, "multistream-2"), model, generator)
     total = sum(
         os.path.getsize(os.path.join(root, file))
         for root, _, files in os.walk(options.out)

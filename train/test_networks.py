@@ -60,9 +60,7 @@ class NetworkTest(unittest.TestCase):
     def drafter(self, tli, memory="lsa"):
         return Moa(
             self.config,
-            MoaConfig(
-                heads=4, tli=tli, memory=memory, lsa_heads=4, lsa_head_dim=8, lsa_ffn=16
-            ),
+            MoaConfig(heads=4, tli=tli, memory=memory, lsa_heads=4, lsa_head_dim=8, lsa_ffn=16),
         ).requires_grad_(False)
 
     def test_single_steps_equal_one_pass(self):
@@ -92,9 +90,7 @@ class NetworkTest(unittest.TestCase):
                 state.extend(trace.part(0, count))
                 sequence = tokens[0].tolist()
                 expected = state.draft(sequence[:count], sequence[count : i + 1])
-                self.assertTrue(
-                    torch.allclose(logits[i], expected, atol=1e-4), (memory, tli, i)
-                )
+                self.assertTrue(torch.allclose(logits[i], expected, atol=1e-4), (memory, tli, i))
 
     def test_position_zero_has_no_memory(self):
         drafter = self.drafter(0)
@@ -123,11 +119,7 @@ class NetworkTest(unittest.TestCase):
                 ]
                 rows = 13 - count
                 mask = torch.cat(
-                    (
-                        torch.zeros(rows, count),
-                        torch.full((rows, rows), float("-inf")).triu(1),
-                    ),
-                    1,
+                    (torch.zeros(rows, count), torch.full((rows, rows), float("-inf")).triu(1)), 1
                 )
                 feature = moa.run_target_layers(
                     self.target,
@@ -138,9 +130,7 @@ class NetworkTest(unittest.TestCase):
                     mask,
                 )
                 self.assertTrue(
-                    torch.allclose(
-                        self.target.head(feature), trace.logits[:, count:], atol=1e-5
-                    )
+                    torch.allclose(self.target.head(feature), trace.logits[:, count:], atol=1e-5)
                 )
 
     def test_checkpoint_has_29_tensors(self):
@@ -176,9 +166,7 @@ class NetworkTest(unittest.TestCase):
         norm = RmsNorm(8, 1e-5).double()
         torch.nn.init.normal_(norm.weight)
         x = torch.randn(3, 8, dtype=torch.double, requires_grad=True)
-        self.assertTrue(
-            torch.autograd.gradcheck(lambda x, _: norm(x), (x, norm.weight))
-        )
+        self.assertTrue(torch.autograd.gradcheck(lambda x, _: norm(x), (x, norm.weight)))
 
     def test_qwen_biases_have_published_names(self):
         model = Llama(dataclasses.replace(self.config, attention_bias=True))
@@ -210,9 +198,7 @@ class FeatureDraftersTest(unittest.TestCase):
         self.trace = self.target(self.tokens)
 
     def make(self, name):
-        drafter = (
-            distill.make_drafter(name, self.target, 0.5).eval().requires_grad_(False)
-        )
+        drafter = distill.make_drafter(name, self.target, 0.5).eval().requires_grad_(False)
         for parameter in drafter.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
         return drafter
@@ -222,9 +208,7 @@ class FeatureDraftersTest(unittest.TestCase):
         wide."""
         for name in ("eagle", "moa-tli0", "independent"):
             for parameter, weight in (
-                distill.kind_of(name)
-                .make(name, self.target, 310_000)
-                .named_parameters()
+                distill.kind_of(name).make(name, self.target, 310_000).named_parameters()
             ):
                 self.assertTrue(
                     weight.numel() < 32_000 or weight.shape[-1] % 32 == 0,
@@ -239,9 +223,7 @@ class FeatureDraftersTest(unittest.TestCase):
         ):
             for limit, heads in limits.items():
                 weights = dict(
-                    distill.trainable(
-                        name, distill.kind_of(name).make(name, self.target, limit)
-                    )
+                    distill.trainable(name, distill.kind_of(name).make(name, self.target, limit))
                 )
                 self.assertEqual(
                     [
@@ -265,9 +247,7 @@ class FeatureDraftersTest(unittest.TestCase):
                 for key, value in dataclasses.asdict(made.config).items()
                 if key not in ("heads", "kv_heads")
             }
-            self.assertEqual(
-                distill.kind_of(name).restore(self.target, old).config, made.config
-            )
+            self.assertEqual(distill.kind_of(name).restore(self.target, old).config, made.config)
 
     def test_training_pass_equals_drafting_steps(self):
         sequence = self.tokens[0].tolist()
@@ -286,9 +266,7 @@ class FeatureDraftersTest(unittest.TestCase):
                         sequence[count : last + 1],
                     )
                     self.assertTrue(
-                        torch.allclose(
-                            self.target.head(feature)[0, last], expected, atol=1e-4
-                        ),
+                        torch.allclose(self.target.head(feature)[0, last], expected, atol=1e-4),
                         (name, number, last),
                     )
 
@@ -304,18 +282,14 @@ class FeatureDraftersTest(unittest.TestCase):
                 )
             )
         self.assertEqual(
-            distill.kind_of("eagle").draft_chain(
-                drafter, self.target, self.trace, sequence, 5, 4
-            ),
+            distill.kind_of("eagle").draft_chain(drafter, self.target, self.trace, sequence, 5, 4),
             path[1:],
         )
 
     def test_training_noise_keeps_target_features(self):
         drafter, before = self.make("eagle"), self.trace.feature.clone()
         exact = eagle.training_forward(drafter, self.target, self.tokens, self.trace)[0]
-        noisy = eagle.training_forward(
-            drafter.train(), self.target, self.tokens, self.trace
-        )[0]
+        noisy = eagle.training_forward(drafter.train(), self.target, self.tokens, self.trace)[0]
         self.assertFalse(torch.allclose(exact, noisy, atol=1e-3))
         self.assertTrue(torch.equal(self.trace.feature, before))
 
@@ -347,12 +321,9 @@ class FeatureDraftersTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             distill.kind_of("eagle").write(folder, drafter)
             plain = eagle.Eagle(
-                self.target.config,
-                dataclasses.replace(drafter.config, embedding_scale=1.0),
+                self.target.config, dataclasses.replace(drafter.config, embedding_scale=1.0)
             ).eval()
-            plain.load_state_dict(
-                read_safetensors(os.path.join(folder, "model.safetensors"))
-            )
+            plain.load_state_dict(read_safetensors(os.path.join(folder, "model.safetensors")))
             made = [
                 eagle.training_forward(d, self.target, self.tokens, self.trace)[0]
                 for d in (drafter, plain)
@@ -377,9 +348,7 @@ class FeatureDraftersTest(unittest.TestCase):
                 )["hass-2"][0]
 
         self.assertAlmostEqual(float(loss(0, 0, 1)), float(loss(1, 0, 0)), places=4)
-        self.assertAlmostEqual(
-            float(loss(0.1, 1, 0.5)), float(loss(0.6, 1, 0)), places=4
-        )
+        self.assertAlmostEqual(float(loss(0.1, 1, 0.5)), float(loss(0.6, 1, 0)), places=4)
 
     def test_held_out_means_do_not_depend_on_batch_size(self):
         drafter = {"hass": self.make("hass")}
@@ -391,13 +360,7 @@ class FeatureDraftersTest(unittest.TestCase):
             )
             return list(
                 distill.losses(
-                    drafter,
-                    Traces(self.target, ()),
-                    tokens,
-                    labels,
-                    period,
-                    nothing,
-                    weights,
+                    drafter, Traces(self.target, ()), tokens, labels, period, nothing, weights
                 )["hass"][1:]
             )
 
@@ -405,19 +368,14 @@ class FeatureDraftersTest(unittest.TestCase):
         for lengths in ((5, 12, 9, 7), (6,)):
             held.append(
                 [
-                    Row(
-                        torch.randint(0, 50, (n,)).tolist(),
-                        [False] * 3 + [True] * (n - 3),
-                    )
+                    Row(torch.randint(0, 50, (n,)).tolist(), [False] * 3 + [True] * (n - 3))
                     for n in lengths
                 ]
             )
         whole = [torch.tensor(told(*collate(rows))) for rows in held]
         for tokens in (1, 20, 1000):
             found = torch.tensor(distill.held_out_means(held, tokens, told))
-            self.assertTrue(
-                torch.allclose(found, (whole[0] + whole[1]) / 2, atol=1e-5), tokens
-            )
+            self.assertTrue(torch.allclose(found, (whole[0] + whole[1]) / 2, atol=1e-5), tokens)
         # A group without anything to guess does not count.
         one_id = [Row([1, 2, 3, 4], [False] * 3 + [True])]
         self.assertEqual(
@@ -431,9 +389,7 @@ class FeatureDraftersTest(unittest.TestCase):
                 self.target, self.trace.feature
             )
             for head in range(logits.shape[-2]):
-                self.assertTrue(
-                    torch.equal(logits[..., head, :], self.trace.logits), (name, head)
-                )
+                self.assertTrue(torch.equal(logits[..., head, :], self.trace.logits), (name, head))
 
     def test_medusa_training_equals_drafting(self):
         for name in ("medusa", "medusa-1"):
@@ -445,8 +401,7 @@ class FeatureDraftersTest(unittest.TestCase):
             for k, guess in enumerate(guesses, 1):
                 trained = (guess.head or self.target.head)(guess.feature)[0]
                 self.assertTrue(
-                    torch.allclose(trained[k:], logits[:-k, k - 1], atol=1e-5),
-                    (name, k),
+                    torch.allclose(trained[k:], logits[:-k, k - 1], atol=1e-5), (name, k)
                 )
                 self.assertAlmostEqual(guess.weight, 0.8**k)
             chain = distill.kind_of(name).draft_chain(
@@ -479,9 +434,7 @@ class MultistreamTest(unittest.TestCase):
         self.trace = self.target(self.tokens)
 
     def make(self, name):
-        drafter = (
-            distill.make_drafter(name, self.target, 0.5).eval().requires_grad_(False)
-        )
+        drafter = distill.make_drafter(name, self.target, 0.5).eval().requires_grad_(False)
         for parameter in drafter.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
         return drafter
@@ -519,9 +472,7 @@ class MultistreamTest(unittest.TestCase):
                 expected = self.alone(drafter, position)
                 for j, guess in enumerate(guesses, 1):
                     self.assertTrue(
-                        torch.allclose(
-                            guess.feature[0, position + j], expected[j - 1], atol=1e-4
-                        ),
+                        torch.allclose(guess.feature[0, position + j], expected[j - 1], atol=1e-4),
                         (name, position, j),
                     )
             chain = distill.kind_of(name).draft_chain(
@@ -534,9 +485,7 @@ class MultistreamTest(unittest.TestCase):
         """4 embeddings, and adapters of rank 8 in the last four layers or as many as there are."""
         size = sum(p.numel() for p in self.make("multistream").parameters())
         self.assertEqual(size, 32 * (4 + 2 * 3 * 8))
-        self.assertIsNone(
-            distill.kind_of("multistream").make("multistream", self.target, 1_000)
-        )
+        self.assertIsNone(distill.kind_of("multistream").make("multistream", self.target, 1_000))
 
     def test_rejects_layers_that_the_target_lacks(self):
         for name in ("multistream-4", "multistream-0"):
@@ -577,9 +526,7 @@ class TracesTest(unittest.TestCase):
         ]
         self.computed = 0  # rows that the target computed
         self.target.register_forward_pre_hook(
-            lambda _, arguments: setattr(
-                self, "computed", self.computed + len(arguments[0])
-            )
+            lambda _, arguments: setattr(self, "computed", self.computed + len(arguments[0]))
         )
 
     def batch(self, which, width):
@@ -591,9 +538,7 @@ class TracesTest(unittest.TestCase):
                 drafters = {name: distill.make_drafter(name, self.target, 0.9).eval()}
                 weights = {name: distill.Weights(1, 1, 1)}
                 fields = distill.kind_of(name).reads(drafters[name])
-                kept, anew = Traces(self.target, fields, 10**6), Traces(
-                    self.target, fields
-                )
+                kept, anew = Traces(self.target, fields, 10**6), Traces(self.target, fields)
                 for which, width, ran in (
                     ((0, 1), 12, 2),
                     ((1, 2), 15, 1),
@@ -611,9 +556,7 @@ class TracesTest(unittest.TestCase):
                     self.computed = 0
                     found = distill.losses(drafters, kept, *given)[name]
                     self.assertEqual(self.computed, ran, which)
-                    for a, b in zip(
-                        found, distill.losses(drafters, anew, *given)[name]
-                    ):
+                    for a, b in zip(found, distill.losses(drafters, anew, *given)[name]):
                         self.assertAlmostEqual(float(a), float(b), places=5)
 
     def test_caches_only_values_that_drafters_read(self):
@@ -627,9 +570,7 @@ class TracesTest(unittest.TestCase):
         ):
             traces = Traces(
                 self.target,
-                distill.kind_of(name).reads(
-                    distill.make_drafter(name, self.target, 0.9)
-                ),
+                distill.kind_of(name).reads(distill.make_drafter(name, self.target, 0.9)),
                 10**6,
             )
             traces(*self.batch((1,), 12))

@@ -198,8 +198,8 @@ TEST(GenerationTest, FirstTokenTimeIgnoresLaterRewrites) {
 INSTANTIATE_TEST_SUITE_P(Drafters, ConversationTest,
                          ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli3,
                                            ToyDrafter::eagle, ToyDrafter::eagle3, ToyDrafter::mtp,
-                                           ToyDrafter::medusa_tree, ToyDrafter::twin,
-                                           ToyDrafter::hashed, ToyDrafter::lookup,
+                                           ToyDrafter::medusa_tree, ToyDrafter::multistream,
+                                           ToyDrafter::twin, ToyDrafter::hashed, ToyDrafter::lookup,
                                            ToyDrafter::moa_merged),
                          [](const auto& drafter) { return name_of(drafter.param); });
 

@@ -10,6 +10,7 @@
 #include "shared/drafting/merged_drafter.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "shared/drafting/mtp/mtp_kind.h"
+#include "shared/drafting/multistream/multistream_kind.h"
 #include "shared/drafting/ngram/ngram_drafter.h"
 #include "tests/support/toy_feature_drafters.h"
 
@@ -57,9 +58,10 @@ class HashedDrafter final : public NetworkDrafter {
 
 std::string name_of(ToyDrafter drafter) {
   constexpr const char* kNames[kToyDrafterCount] = {
-      "none",         "moa_tli0", "moa_tli1", "moa_tli3",    "moa_projected", "eagle",
-      "eagle3",       "mtp",      "medusa",   "medusa_tree", "independent",   "moa_reduced",
-      "twin_reduced", "twin",     "hashed",   "noisy",       "lookup",        "moa_merged"};
+      "none",        "moa_tli0",    "moa_tli1",    "moa_tli3",     "moa_projected",
+      "eagle",       "eagle3",      "mtp",         "medusa",       "medusa_tree",
+      "multistream", "independent", "moa_reduced", "twin_reduced", "twin",
+      "hashed",      "noisy",       "lookup",      "moa_merged"};
   return kNames[static_cast<std::size_t>(drafter)];
 }
 
@@ -134,6 +136,11 @@ std::unique_ptr<DrafterModel> ToyDrafters::make_model() {
         model.config.tree = {{0, 0}, {0, 1}, {1, 0}, {1, 1}, {3, 0}, {5, 0}};
       }
       return make_medusa_model(std::move(model));
+    }
+    case ToyDrafter::multistream: {
+      const ToyMultistream toy(target_, 3);
+      pool_ = toy.pool;
+      return make_multistream_model({.config = toy.config, .tensors = toy.tensors});
     }
     case ToyDrafter::independent:
       return independent(ToyDecoder(11, 1));

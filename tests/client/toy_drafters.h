@@ -25,8 +25,9 @@ enum class ToyDrafter : std::uint8_t {
   eagle,
   eagle3,
   mtp,
-  medusa,        // with a tree built from its probabilities
-  medusa_tree,   // with its bundle's tree
+  medusa,       // with a tree built from its probabilities
+  medusa_tree,  // with its bundle's tree
+  multistream,
   independent,   // another model than the target
   moa_reduced,   // with only reduced_tokens()
   twin_reduced,  // the target's own network, with only reduced_tokens()
@@ -36,7 +37,7 @@ enum class ToyDrafter : std::uint8_t {
   lookup,        // copies from the conversation
   moa_merged,    // moa_tli1 and n-grams of the conversation on one tree
 };
-inline constexpr std::uint32_t kToyDrafterCount = 18;
+inline constexpr std::uint32_t kToyDrafterCount = 19;
 std::string name_of(ToyDrafter drafter);
 
 // The reduced drafters' vocabulary: the end token and every third one.

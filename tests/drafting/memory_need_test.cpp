@@ -16,6 +16,7 @@
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/merged_drafter.h"
 #include "shared/drafting/moa/moa_kind.h"
+#include "shared/drafting/multistream/multistream_kind.h"
 #include "shared/drafting/ngram/ngram_drafter.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/planning_backend.h"
@@ -31,6 +32,7 @@ using testing::ToyDecoder;
 using testing::ToyEagle;
 using testing::ToyMedusa;
 using testing::ToyMoa;
+using testing::ToyMultistream;
 
 constexpr TreeShape kDefaultShape{};
 constexpr std::uint32_t kThreads = 2;
@@ -79,6 +81,7 @@ const std::vector<Case>& cases() {
       {"toy_moa", [] { return toy<ToyMoa>(make_moa_model, 3); }},
       {"toy_eagle", [] { return toy<ToyEagle>(make_eagle_model); }},
       {"toy_medusa", [] { return toy<ToyMedusa>(make_medusa_model, HeadOutputs::own); }},
+      {"toy_multistream", [] { return toy<ToyMultistream>(make_multistream_model); }},
   };
   return all;
 }

@@ -8,6 +8,7 @@
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "shared/drafting/mtp/mtp_kind.h"
+#include "shared/drafting/multistream/multistream_kind.h"
 #include "shared/runtime/backend.h"
 #include "tests/support/assistant_bundle.h"
 #include "tests/support/toy_feature_drafters.h"
@@ -23,9 +24,19 @@ using testing::ToyEagle3;
 using testing::ToyMedusa;
 using testing::ToyMoa;
 using testing::ToyMtp;
+using testing::ToyMultistream;
 using Tokens = std::vector<std::uint32_t>;
 
-enum class Kind : std::uint8_t { independent, moa, eagle, eagle3, mtp, medusa, assistant };
+enum class Kind : std::uint8_t {
+  independent,
+  moa,
+  eagle,
+  eagle3,
+  mtp,
+  medusa,
+  multistream,
+  assistant
+};
 
 class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
  protected:
@@ -46,6 +57,9 @@ class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
         return make_medusa_model({.config = toy_medusa_.config, .tensors = toy_medusa_.tensors});
       case Kind::assistant:
         return make_assistant_model(assistant_.model());
+      case Kind::multistream:
+        return make_multistream_model(
+            {.config = toy_multistream_.config, .tensors = toy_multistream_.tensors});
       case Kind::independent:
         break;
     }
@@ -66,6 +80,7 @@ class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
   ToyMtp toy_mtp_{toy_, 3};
   ToyMedusa toy_medusa_{toy_, 3, HeadOutputs::shared};
   testing::AssistantBundle assistant_{testing::kAssistants.front()};
+  ToyMultistream toy_multistream_{toy_, 3};
   Tokens first_{5, 6, 7};
   Tokens second_{9, 30, 12, 4};
 };
@@ -112,7 +127,8 @@ TEST_P(SharedWeightsTest, DraftersOutliveWeightsHandleAndEachOther) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SharedWeightsTest,
                          ::testing::Values(Kind::independent, Kind::moa, Kind::eagle, Kind::eagle3,
-                                           Kind::mtp, Kind::medusa, Kind::assistant));
+                                           Kind::mtp, Kind::medusa, Kind::multistream,
+                                           Kind::assistant));
 
 }  // namespace
 }  // namespace edgedraft

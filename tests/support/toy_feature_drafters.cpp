@@ -108,4 +108,29 @@ ToyMedusa::ToyMedusa(const ToyDecoder& target, std::uint64_t seed, HeadOutputs o
   if (outputs == HeadOutputs::shared) tensors.output = target.tensors.output;
 }
 
+ToyMultistream::ToyMultistream(const ToyDecoder& target, std::uint64_t seed)
+    : pool(std::make_shared<TensorPool>(seed)) {
+  constexpr std::uint32_t kRank = 4;
+  config.vocabulary_count = target.config.vocabulary_count;
+  config.context_length = target.config.context_length;
+  config.target_layer_count = target.config.layer_count;
+  config.stream_count = 4;
+  config.layer_count = 2;
+  config.layer = target.config.layer;
+  config.layer.ffn_dim = kRank;
+  config.rope = target.config.rope;
+  const std::uint32_t dim = config.layer.dim;
+  tensors.layers.assign(target.tensors.layers.end() - 2, target.tensors.layers.end());
+  for (LayerTensors& layer : tensors.layers) {
+    layer.ffn_gate = layer.ffn_up = layer.ffn_down = {};
+    tensors.adapters.push_back(
+        {.down = pool->normal(kRank, dim, 0.3), .up = pool->normal(dim, kRank, 0.3)});
+  }
+  for (std::uint32_t j = 0; j < config.stream_count; ++j) {
+    tensors.embeddings.push_back(pool->normal(1, dim, 0.3));
+  }
+  tensors.output_norm = target.tensors.output_norm;
+  tensors.output = target.tensors.output.value_or(target.tensors.token_embd);
+}
+
 }  // namespace edgedraft::testing

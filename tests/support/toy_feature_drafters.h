@@ -6,6 +6,7 @@
 #include "shared/drafting/eagle/eagle_tensors.h"
 #include "shared/drafting/eagle3/eagle3_model.h"
 #include "shared/drafting/medusa/medusa_tensors.h"
+#include "shared/drafting/multistream/multistream_tensors.h"
 #include "tests/support/toy_models.h"
 
 // Random drafters that read a target's features.
@@ -45,6 +46,15 @@ struct ToyMedusa {
   std::shared_ptr<TensorPool> pool;
   MedusaConfig config;
   MedusaTensors tensors;
+};
+
+// Streams through the target's last two layers.
+struct ToyMultistream {
+  ToyMultistream(const ToyDecoder& target, std::uint64_t seed);
+
+  std::shared_ptr<TensorPool> pool;
+  MultistreamConfig config;
+  MultistreamTensors tensors;
 };
 
 }  // namespace edgedraft::testing

@@ -47,9 +47,7 @@ class Adapter(nn.Module):
         return self.up(self.down(x))
 
 
-def stream_attention(
-    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor
-) -> Tensor:
+def stream_attention(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Attention of the G streams of every position, [B, T, G, H * D].
 
     q [B, H, T * G, D], k and v [B, K, T * G, D] are those of the streams, position by position; keys and values
@@ -65,9 +63,7 @@ def stream_attention(
     own = torch.matmul(q, k.transpose(-1, -2)) + causal_mask(count, device=q.device)
     weights = torch.cat((there, own), dim=-1).softmax(-1)
     there, own = weights.split((width, count), dim=-1)
-    out = torch.matmul(there.flatten(2, 4), values).view(*shape, dim) + torch.matmul(
-        own, v
-    )
+    out = torch.matmul(there.flatten(2, 4), values).view(*shape, dim) + torch.matmul(own, v)
     return out.permute(0, 3, 4, 1, 2, 5).reshape(batch, width, count, heads * dim)
 
 
@@ -81,13 +77,10 @@ class Multistream(nn.Module):
                 f"streams run through 1 to {target.num_hidden_layers} of the target's layers, not {config.layers}"
             )
         if config.streams < 1 or config.rank < 1:
-            raise ValueError(
-                "there must be at least one stream, and adapters of rank 1 or more"
-            )
+            raise ValueError("there must be at least one stream, and adapters of rank 1 or more")
         self.target_config, self.config = target, config
         self.embeddings = nn.ParameterList(
-            nn.Parameter(0.02 * torch.randn(target.hidden_size))
-            for _ in range(config.streams)
+            nn.Parameter(0.02 * torch.randn(target.hidden_size)) for _ in range(config.streams)
         )
         self.adapters = nn.ModuleList(
             Adapter(target.hidden_size, config.rank) for _ in range(config.layers)
@@ -106,17 +99,12 @@ class Multistream(nn.Module):
         positions = index + torch.arange(1, count + 1, device=x.device)
         rope = target.rope(positions.flatten())
         for layer, adapter, keys, values in zip(
-            target.model.layers[first:],
-            self.adapters,
-            trace.keys[first:],
-            trace.values[first:],
+            target.model.layers[first:], self.adapters, trace.keys[first:], trace.values[first:]
         ):
             attention = layer.self_attn
             normed = layer.input_layernorm(x).view(batch, width * count, -1)
             k, v = attention.keys_values(normed, rope)
-            q = rotate(
-                attention.split(attention.q_proj(normed), attention.heads), *rope
-            )
+            q = rotate(attention.split(attention.q_proj(normed), attention.heads), *rope)
             x = x + attention.o_proj(stream_attention(q, k, v, keys, values))
             x = x + adapter(layer.post_attention_layernorm(x))
         return target.model.norm(x)
@@ -144,10 +132,7 @@ class MultistreamKind(Kind):
             f"Speculative Streaming: {STREAMS} streams through the target's last {LAYERS} layers, "
             f"with adapters of rank {RANK}",
         ),
-        (
-            "multistream-<N>[-r<R>]",
-            "through the last N layers, with adapters of rank R",
-        ),
+        ("multistream-<N>[-r<R>]", "through the last N layers, with adapters of rank R"),
     )
     default_name = "multistream"
     loss_weights = (1.0, 0.0)
@@ -159,14 +144,10 @@ class MultistreamKind(Kind):
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
         layers, rank = self._name.fullmatch(name).groups()
         config = MultistreamConfig(
-            layers=int(layers)
-            if layers
-            else min(LAYERS, target.config.num_hidden_layers),
+            layers=int(layers) if layers else min(LAYERS, target.config.num_hidden_layers),
             rank=int(rank) if rank else RANK,
         )
-        size = target.config.hidden_size * (
-            config.streams + 2 * config.layers * config.rank
-        )
+        size = target.config.hidden_size * (config.streams + 2 * config.layers * config.rank)
         return Multistream(target.config, config) if size <= limit else None
 
     def restore(self, target: Llama, config: dict) -> nn.Module:
@@ -175,9 +156,7 @@ class MultistreamKind(Kind):
     def reads(self, drafter: nn.Module) -> List[Tuple[str, int]]:
         first, layers = drafter.first_layer, drafter.target_config.num_hidden_layers
         return [("streams", first)] + [
-            (field, layer)
-            for field in ("keys", "values")
-            for layer in range(first, layers)
+            (field, layer) for field in ("keys", "values") for layer in range(first, layers)
         ]
 
     def training_forward(
@@ -194,9 +173,7 @@ class MultistreamKind(Kind):
         before that see zeros."""
         width = tokens.shape[1]
         made = drafter.features(target, trace).unbind(2)
-        return [
-            Guess(F.pad(x, (0, 0, j, 0))[:, :width], []) for j, x in enumerate(made, 1)
-        ]
+        return [Guess(F.pad(x, (0, 0, j, 0))[:, :width], []) for j, x in enumerate(made, 1)]
 
     def draft_chain(
         self,
@@ -211,11 +188,7 @@ class MultistreamKind(Kind):
         return target.head(features)[:depth].argmax(-1).tolist()
 
     def write(
-        self,
-        folder: str,
-        drafter: nn.Module,
-        tokenizer=None,
-        dtype: Optional[torch.dtype] = None,
+        self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None
     ) -> None:
         write_folder(
             folder,
