@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "shared/base/random.h"
-#include "shared/drafting/eagle3/eagle3_tap.h"
+#include "shared/drafting/fused_tap.h"
 #include "shared/drafting/kinds.h"
 #include "shared/model/fingerprint.h"
 #include "tests/drafting/damaged_bundle.h"
@@ -34,12 +34,12 @@ class Eagle3Test : public testing::OpTest {
   static constexpr std::uint32_t kContext = 512;
 
   // The rows of all positions of a text.
-  std::vector<float> rows_of(FamilyModel& target, const Eagle3Projection& projection,
+  std::vector<float> rows_of(FamilyModel& target, const StateFusion& projection,
                              const Tokens& text) {
     Decoder& decoder = target.decoder();
     KvCache cache = decoder.make_cache();
     decoder.append(cache, text);
-    Eagle3Tap tap(*cpu_, projection);
+    FusedTap tap(*cpu_, projection);
     std::vector<float> rows(text.size() * projection.fc.rows);
     tap.read(cache, 0, static_cast<std::uint32_t>(text.size()), rows);
     return rows;

@@ -259,7 +259,7 @@ TEST_F(FeatureBundleTest, ConvertsEagle3InEitherPublicLayout) {
     EXPECT_EQ(model.projection.states, (std::vector<std::uint32_t>{1, 2, 3}));
     EXPECT_EQ(model.projection.target_dim, 32u);
     EXPECT_FALSE(model.network.starts_normed);
-    EXPECT_FALSE(model.projection.fc_norm.present());
+    EXPECT_FALSE(model.projection.norm_before.present());
     expect_all_is_needed(file, {"edgedraft.d2t"});
   }
 }
@@ -272,7 +272,7 @@ TEST_F(FeatureBundleTest, Eagle3NormsFollowConfiguration) {
   checkpoint.tensors["input_norm.weight"] = {96};
   const auto file = convert(checkpoint).value();
   EXPECT_TRUE(read_eagle3(file)->network.starts_normed);
-  EXPECT_TRUE(read_eagle3(file)->projection.fc_norm.present());
+  EXPECT_TRUE(read_eagle3(file)->projection.norm_before.present());
   checkpoint.config.erase("norm_before_fc");
   expect_refused(checkpoint, Errc::unsupported, "input_norm.weight");
 }
@@ -347,7 +347,7 @@ TEST_F(FeatureBundleTest, RejectsMismatchedEagle3Checkpoint) {
                  Errc::unsupported, "2 layers");
   for (const nlohmann::json& layers :
        {nlohmann::json{1, 2, 9}, nlohmann::json("all"), nlohmann::json{1, -2, 3},
-        nlohmann::json(std::vector<int>(9))}) {
+        nlohmann::json(std::vector<int>(kFusedStatesMax + 1))}) {
     expect_refused(
         changed([&](Checkpoint& c) { c.config["eagle_aux_hidden_state_layer_ids"] = layers; }),
         Errc::bad_file, "eagle_aux_hidden_state_layer_ids");

@@ -82,12 +82,12 @@ ToyEagle3::ToyEagle3(const DecoderConfig& target, std::uint64_t seed)
   network.layer.attn_q = pool->normal(shape.heads.query_cols(), 2 * kDim, 0.2);
   network.layer.attn_k = pool->normal(shape.heads.kv_cols(), 2 * kDim, 0.2);
   network.layer.attn_v = pool->normal(shape.heads.kv_cols(), 2 * kDim, 0.2);
-  Eagle3Projection& projection = model.projection;
+  StateFusion& projection = model.projection;
   projection.states = {1, 2, 3};
   projection.target_dim = target.layer.dim;
   projection.rms_epsilon = shape.rms_epsilon;
   projection.fc = pool->normal(kDim, projection.cols(), 0.1);
-  projection.fc_norm = pool->norm(projection.cols());
+  projection.norm_before = pool->norm(projection.cols());
 }
 
 ToyMedusa::ToyMedusa(const ToyDecoder& target, std::uint64_t seed, HeadOutputs outputs,

@@ -153,7 +153,7 @@ Result<Eagle3Config> read_gguf_config(const GgufFile& file, const DecoderConfig&
   for (const std::string& key : own) metadata.erase(to + key);
   const auto layers = file.get_i32s(from + own[0]);
   if (!layers) return layers.error();
-  auto states = eagle3_states(*layers, target.layer_count, from + own[0]);
+  auto states = fused_states(*layers, target.layer_count, from + own[0]);
   if (!states) return states.error();
   const auto target_dim = file.get_u32_or(from + own[1], target.layer.dim);
   if (!target_dim) return target_dim.error();
@@ -284,9 +284,9 @@ Result<std::vector<std::uint32_t>> states_of(const json& config, std::uint32_t l
   if (list.is_null()) {
     const auto count = static_cast<std::int32_t>(layer_count);
     layers = {2, count / 2, count - 3};
-  } else if (!list.is_array() || list.size() > kEagle3StatesMax) {
+  } else if (!list.is_array() || list.size() > kFusedStatesMax) {
     return bad_file(std::string(kAuxLayers) + " is not a list of at most " +
-                    std::to_string(kEagle3StatesMax) + " layers");
+                    std::to_string(kFusedStatesMax) + " layers");
   } else {
     for (const json& layer : list) {
       const auto value = json_u32(json{{kAuxLayers, layer}}, kAuxLayers);
@@ -297,7 +297,7 @@ Result<std::vector<std::uint32_t>> states_of(const json& config, std::uint32_t l
       layers.push_back(static_cast<std::int32_t>(**value) + after);
     }
   }
-  return eagle3_states(layers, layer_count, kAuxLayers);
+  return fused_states(layers, layer_count, kAuxLayers);
 }
 
 // The layer's configuration as a Llama's of one layer. Speculators nest it.

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "shared/drafting/eagle3/eagle3_bundle.h"
-#include "shared/drafting/eagle3/eagle3_tap.h"
 #include "shared/drafting/network_kind.h"
 
 namespace edgedraft {
@@ -25,7 +24,7 @@ struct Eagle3 {
     return load_feature_drafters(backend, model.network, positions_max);
   }
   static std::unique_ptr<Tap> make_tap(const Model& model, Backend& backend) {
-    return std::make_unique<Eagle3Tap>(backend, model.projection);
+    return std::make_unique<FusedTap>(backend, model.projection);
   }
 };
 

@@ -15,7 +15,7 @@ Result<Eagle3Config> read_eagle3_config(const GgufFile& file, const BundleConfig
   if (!layer) return layer.error();
   const auto layers = file.get_i32s(kEagle3States);
   if (!layers) return layers.error();
-  auto states = eagle3_states(*layers, sizes.target_layer_count, kEagle3States);
+  auto states = fused_states(*layers, sizes.target_layer_count, kEagle3States);
   if (!states) return states.error();
   const auto target_dim = read_count(file, kEagle3TargetDim, kWidthMax);
   if (!target_dim) return target_dim.error();
@@ -42,29 +42,6 @@ LayerList eagle3_layer(const LayerShape& shape) {
     list.of(part).cols = 2 * shape.dim;
   }
   return list;
-}
-
-Result<std::vector<std::uint32_t>> eagle3_states(std::span<const std::int32_t> layers,
-                                                 std::uint32_t target_layer_count,
-                                                 std::string_view what) {
-  const std::string name(what);
-  if (layers.empty() || layers.size() > kEagle3StatesMax) {
-    return Error{Errc::unsupported, name + " lists " + std::to_string(layers.size()) +
-                                        " layers; 1 to " + std::to_string(kEagle3StatesMax) +
-                                        " are supported"};
-  }
-  std::vector<std::uint32_t> states;
-  for (const std::int32_t layer : layers) {
-    if (layer < 0 || static_cast<std::uint32_t>(layer) > target_layer_count) {
-      return bad_file(name + " lists the layer " + std::to_string(layer) + " of a target with " +
-                      std::to_string(target_layer_count));
-    }
-    if (!states.empty() && static_cast<std::uint32_t>(layer) <= states.back()) {
-      return Error{Errc::unsupported, name + " is not in increasing order"};
-    }
-    states.push_back(static_cast<std::uint32_t>(layer));
-  }
-  return states;
 }
 
 Result<void> check_eagle3_sizes(const Eagle3Config& config) {
@@ -96,7 +73,7 @@ Result<Eagle3Model> read_eagle3_tensors(const GgufFile& file, const Eagle3Config
   TensorReader reader(file, "");
   reader.matrix("fc.weight", dim, config.cols(), model.projection.fc);
   if (config.norms_states) {
-    reader.vector("enc.output_norm.weight", config.cols(), model.projection.fc_norm);
+    reader.vector("enc.output_norm.weight", config.cols(), model.projection.norm_before);
   } else {
     reader.refuse("enc.output_norm.weight");
   }
