@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "shared/base/check.h"
+#include "shared/drafting/dflash/dflash_kind.h"
 #include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/drafting/eagle3/eagle3_kind.h"
 #include "shared/drafting/gemma4_assistant/gemma4_assistant_kind.h"
@@ -22,9 +23,9 @@ namespace {
 // any decoder, and so reports faults of files that no kind recognises.
 std::vector<const DrafterKind*>& kinds() {
   static std::vector<const DrafterKind*> all = {
-      &kMoaKind,    &kEagle3Kind,          &kEagleKind,       &kMedusaKind,
-      &kMtpKind,    &kGemma4AssistantKind, &kMultistreamKind, &kIndependentKind,
-      &kLookupKind, &kAdaptiveKind,        &kNgramKind,       &kRetrievalKind,
+      &kMoaKind,      &kDflashKind,          &kEagle3Kind,      &kEagleKind,       &kMedusaKind,
+      &kMtpKind,      &kGemma4AssistantKind, &kMultistreamKind, &kIndependentKind, &kLookupKind,
+      &kAdaptiveKind, &kNgramKind,           &kRetrievalKind,
   };
   return all;
 }
