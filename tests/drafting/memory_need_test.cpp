@@ -1,5 +1,6 @@
 // The memory need predicted before loading equals the memory used, however long it drafts.
 #include "shared/drafting/memory_need.h"
+#include "shared/drafting/dflash/dflash_kind.h"
 
 #include <gtest/gtest.h>
 
@@ -20,6 +21,7 @@
 #include "shared/drafting/ngram/ngram_drafter.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/planning_backend.h"
+#include "tests/support/block_drafter.h"
 #include "tests/support/random_tokens.h"
 #include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
@@ -64,6 +66,11 @@ Model merged_with_table(const std::string& name) {
                                   std::move(others))};
 }
 
+Model of_blocks(const std::string& name) {
+  auto made = std::make_shared<testing::BlockDrafter>(name);
+  return {.keeps = made, .model = make_dflash_model(made->model())};
+}
+
 template <class Toy, class Make>
 Model toy(const Make& make_model, auto... parts) {
   static const ToyDecoder target(6);
@@ -82,6 +89,7 @@ const std::vector<Case>& cases() {
       {"toy_eagle", [] { return toy<ToyEagle>(make_eagle_model); }},
       {"toy_medusa", [] { return toy<ToyMedusa>(make_medusa_model, HeadOutputs::own); }},
       {"toy_multistream", [] { return toy<ToyMultistream>(make_multistream_model); }},
+      {"dflash", [] { return of_blocks("dflash-swa"); }},
   };
   return all;
 }

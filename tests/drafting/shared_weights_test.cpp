@@ -1,6 +1,7 @@
 // Several drafters that share weights: each drafts as if alone, in any interleaving.
 #include <gtest/gtest.h>
 
+#include "shared/drafting/dflash/dflash_kind.h"
 #include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/drafting/eagle3/eagle3_kind.h"
 #include "shared/drafting/gemma4_assistant/gemma4_assistant_kind.h"
@@ -11,6 +12,7 @@
 #include "shared/drafting/multistream/multistream_kind.h"
 #include "shared/runtime/backend.h"
 #include "tests/support/assistant_bundle.h"
+#include "tests/support/block_drafter.h"
 #include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
 
@@ -35,6 +37,7 @@ enum class Kind : std::uint8_t {
   mtp,
   medusa,
   multistream,
+  dflash,
   assistant
 };
 
@@ -60,6 +63,8 @@ class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
       case Kind::multistream:
         return make_multistream_model(
             {.config = toy_multistream_.config, .tensors = toy_multistream_.tensors});
+      case Kind::dflash:
+        return make_dflash_model(block_.model());
       case Kind::independent:
         break;
     }
@@ -81,6 +86,7 @@ class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
   ToyMedusa toy_medusa_{toy_, 3, HeadOutputs::shared};
   testing::AssistantBundle assistant_{testing::kAssistants.front()};
   ToyMultistream toy_multistream_{toy_, 3};
+  testing::BlockDrafter block_{testing::kBlockDrafterNames.front()};
   Tokens first_{5, 6, 7};
   Tokens second_{9, 30, 12, 4};
 };
@@ -127,7 +133,7 @@ TEST_P(SharedWeightsTest, DraftersOutliveWeightsHandleAndEachOther) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SharedWeightsTest,
                          ::testing::Values(Kind::independent, Kind::moa, Kind::eagle, Kind::eagle3,
-                                           Kind::mtp, Kind::medusa, Kind::multistream,
+                                           Kind::mtp, Kind::medusa, Kind::multistream, Kind::dflash,
                                            Kind::assistant));
 
 }  // namespace

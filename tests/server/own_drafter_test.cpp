@@ -9,6 +9,7 @@
 #include "shared/drafting/network_drafter.h"
 #include "shared/protocol/activation_codec.h"
 #include "tests/support/assistant_bundle.h"
+#include "tests/support/block_drafter.h"
 #include "tests/support/family_models.h"
 #include "tests/support/own_drafter.h"
 #include "tests/support/random_tokens.h"
@@ -19,8 +20,8 @@ namespace {
 
 using Tokens = std::vector<std::uint32_t>;
 
-// A family of tests/data/families and what drafts for it: its own block (mtp), a random EAGLE-3 or
-// a published assistant.
+// A family of tests/data/families and what drafts for it: its own block (mtp), a random EAGLE-3, a
+// published assistant or a DFlash drafter.
 struct DraftedFamily {
   std::string name;
   std::string drafter;
@@ -33,8 +34,9 @@ class StateDrafterTest : public ::testing::TestWithParam<DraftedFamily> {
     if (drafter == "eagle3") {
       drafter_ = make_eagle3_model(eagle3_.emplace(model_.config(), 3).model);
     } else {
-      const GgufFile& file = drafter == "mtp" ? own_.emplace(GetParam().name).file()
-                                              : assistant_.emplace(drafter).file();
+      const GgufFile& file = drafter == "mtp"      ? own_.emplace(GetParam().name).file()
+                             : drafter == "dflash" ? block_.emplace(drafter).file()
+                                                   : assistant_.emplace(drafter).file();
       drafter_ = (*drafter_kind_of(file))->read(file).value();
     }
     tap_ = drafter_->make_tap(*backend_);
@@ -65,12 +67,14 @@ class StateDrafterTest : public ::testing::TestWithParam<DraftedFamily> {
   }
 
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  testing::FamilyModel model_{
-      *backend_, GetParam().name, kContext, testing::Weights::as_stored,
-      GetParam().drafter == "eagle3" ? testing::Keeps::inputs : testing::Keeps::features};
+  testing::FamilyModel model_{*backend_, GetParam().name, kContext, testing::Weights::as_stored,
+                              GetParam().drafter == "eagle3" || GetParam().drafter == "dflash"
+                                  ? testing::Keeps::inputs
+                                  : testing::Keeps::features};
   std::optional<testing::OwnDrafter> own_;
   std::optional<testing::ToyEagle3> eagle3_;
   std::optional<testing::AssistantBundle> assistant_;
+  std::optional<testing::BlockDrafter> block_;
   std::unique_ptr<DrafterModel> drafter_;
   std::unique_ptr<Tap> tap_;
   std::uint32_t known_ = 0;
@@ -102,19 +106,18 @@ TEST_P(StateDrafterTest, DraftsGivePlainDecodingsTokens) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, StateDrafterTest,
-                         ::testing::Values(DraftedFamily{"qwen35", "mtp"},
-                                           DraftedFamily{"qwen35moe", "mtp"},
-                                           DraftedFamily{"qwen3", "eagle3"},
-                                           DraftedFamily{"llama-yarn", "eagle3"},
-                                           DraftedFamily{"gpt-oss", "eagle3"},
-                                           DraftedFamily{"gemma4-ple", "gemma4-assistant"},
-                                           DraftedFamily{"gemma4-keqv", "gemma4-assistant-keqv"}),
-                         [](const auto& family) {
-                           std::string name = family.param.name;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Families, StateDrafterTest,
+    ::testing::Values(DraftedFamily{"qwen35", "mtp"}, DraftedFamily{"qwen35moe", "mtp"},
+                      DraftedFamily{"qwen3", "eagle3"}, DraftedFamily{"qwen3", "dflash"},
+                      DraftedFamily{"llama-yarn", "eagle3"}, DraftedFamily{"gpt-oss", "eagle3"},
+                      DraftedFamily{"gemma4-ple", "gemma4-assistant"},
+                      DraftedFamily{"gemma4-keqv", "gemma4-assistant-keqv"}),
+    [](const auto& family) {
+      std::string name = family.param.name + '_' + family.param.drafter;
+      std::ranges::replace(name, '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace edgedraft::server
