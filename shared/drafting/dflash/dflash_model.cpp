@@ -6,6 +6,7 @@
 
 #include "shared/drafting/bundle_parts.h"
 #include "shared/drafting/drafter_fit.h"
+#include "shared/model/families/layers_of_drafters.h"
 #include "shared/model/tensor_shapes.h"
 
 namespace edgedraft {
@@ -28,7 +29,7 @@ Result<void> read_windows(const GgufFile& file, DecoderConfig& decoder) {
 Result<DflashConfig> read_config(const GgufFile& file) {
   DflashConfig config;
   if (auto read = read_bundle_config(file, kDflashArchitecture, config); !read) return read.error();
-  auto decoder = read_family_config(file, kDflashFamily);
+  auto decoder = read_family_config(file, kQwen3.architecture);
   if (!decoder) return decoder.error();
   config.decoder = std::move(*decoder);
   const std::uint32_t dim = config.decoder.layer.dim;
@@ -68,7 +69,7 @@ Result<DflashTensors> read_tensors(const GgufFile& file, const DflashConfig& con
   reader.vector("output_norm.weight", dim, tensors.output_norm);
   if (reader.error()) return *reader.error();
   for (std::uint32_t i = 0; i < config.decoder.layer_count; ++i) {
-    auto layer = read_family_layer(file, "layer." + std::to_string(i) + ".", kDflashFamily,
+    auto layer = read_family_layer(file, "layer." + std::to_string(i) + ".", kQwen3.architecture,
                                    config.decoder.plan(i));
     if (!layer) return layer.error();
     tensors.layers.push_back(std::move(*layer));

@@ -15,10 +15,9 @@
 
 namespace edgedraft {
 
-// general.architecture of a bundle. Its layers have the keys of a family, whose computation they
+// general.architecture of a bundle. Its layers have the keys of Qwen3, whose computation they
 // share, beside these and those of bundle_parts.h.
 inline constexpr std::string_view kDflashArchitecture = "edgedraft-dflash";
-inline constexpr std::string_view kDflashFamily = "qwen3";
 inline constexpr std::string_view kDflashStates = "edgedraft.dflash.states";
 inline constexpr std::string_view kDflashWindows = "edgedraft.dflash.windows";
 inline constexpr std::string_view kDflashBlockSize = "edgedraft.dflash.block_size";

@@ -12,7 +12,7 @@
 #include "shared/drafting/dflash/dflash_model.h"
 #include "shared/model/convert/hf_config.h"
 #include "shared/model/families/checkpoint_reader.h"
-#include "shared/model/families/family.h"
+#include "shared/model/families/layers_of_drafters.h"
 #include "shared/model/json_file.h"
 #include "shared/model/tensor_shapes.h"
 
@@ -34,10 +34,6 @@ struct BlockKeys {
   std::uint32_t mask_token = 0;
   bool causal = false;
 };
-
-const Family& family() {
-  return **find_family(kDflashFamily);
-}
 
 // `target_layers`: the target's number of layers.
 Result<void> set_block(const BlockKeys& keys, std::uint32_t layer_count,
@@ -114,7 +110,7 @@ Result<void> copy_layer_keys(const GgufFile& file, GgufMetadata& metadata) {
     if (!name.starts_with(kSourceKeys)) continue;
     const std::string_view key = name.substr(kSourceKeys.size());
     if (std::ranges::find(kOwn, key) != kOwn.end()) continue;
-    metadata.set(std::string(kDflashFamily) + "." + std::string(key), value);
+    metadata.set(std::string(kQwen3.architecture) + "." + std::string(key), value);
   }
   const std::string activation = std::string(kSourceKeys) + "hidden_act";
   const auto name = file.get_string_or(activation, "silu");
@@ -154,8 +150,8 @@ Result<void> check_tensors(const GgufFile& file, const DecoderConfig& drafter,
   }
   if (reader.error()) return *reader.error();
   for (std::uint32_t i = 0; i < drafter.layer_count; ++i) {
-    const auto layer =
-        read_family_layer(file, "blk." + std::to_string(i) + ".", kDflashFamily, drafter.plan(i));
+    const auto layer = read_family_layer(file, "blk." + std::to_string(i) + ".",
+                                         kQwen3.architecture, drafter.plan(i));
     if (!layer) return layer.error();
   }
   return {};
@@ -164,7 +160,7 @@ Result<void> check_tensors(const GgufFile& file, const DecoderConfig& drafter,
 Result<void> add_tensors(const BundleSource& source, const GgufFile& file,
                          const DecoderConfig& drafter, ModelPlan& plan) {
   LayerList list;
-  family().tensors(drafter.plan(0), list);
+  kQwen3.tensors(drafter.plan(0), list);
   for (const GgufTensor& tensor : file.tensors()) {
     const std::string name = bundle_name(tensor.name, list);
     if (name.empty()) {
@@ -205,7 +201,7 @@ Result<ModelPlan> plan_gguf(const BundleSource& source) {
   plan.metadata.set_u32(std::string(kBundleContextLengthKey), target->context_length);
   plan.metadata.set_u32(std::string(kBundleTargetLayerCountKey), target->layer_count);
   if (auto copied = copy_layer_keys(*file, plan.metadata); !copied) return copied.error();
-  const auto drafter = read_plan(plan.metadata.keys(), family());
+  const auto drafter = read_plan(plan.metadata.keys(), kQwen3);
   if (!drafter) return drafter.error();
   if (auto fits = check_width(*drafter, *target); !fits) return fits.error();
   if (auto set = set_block(*keys, drafter->layer_count, target->layer_count, plan.metadata); !set)
@@ -335,7 +331,7 @@ Result<void> add_dflash(const CheckpointInput& input, ModelPlan& plan) {
   for (std::uint32_t i = 0; i < drafter.layer_count; ++i) {
     const std::string number = std::to_string(i);
     LayerList list;
-    family().tensors(drafter.plan(i), list);
+    kQwen3.tensors(drafter.plan(i), list);
     reader.add_layer("layers." + number + ".", "layer." + number + ".", list, RopeStyle::halves);
   }
   reader.refuse_others();

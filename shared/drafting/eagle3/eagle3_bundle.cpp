@@ -14,6 +14,7 @@
 #include "shared/model/convert/hf_config.h"
 #include "shared/model/draft_vocabulary.h"
 #include "shared/model/families/checkpoint_reader.h"
+#include "shared/model/families/layers_of_drafters.h"
 #include "shared/model/json_file.h"
 #include "shared/model/safetensors.h"
 
@@ -144,7 +145,7 @@ void set_config(const Eagle3Config& config, GgufMetadata& metadata) {
 Result<Eagle3Config> read_gguf_config(const GgufFile& file, const DecoderConfig& target,
                                       GgufMetadata& metadata) {
   const std::string from = std::string(kGgufArchitecture) + ".";
-  const std::string to = std::string(kEagle3Family) + ".";
+  const std::string to = std::string(kLlama.architecture) + ".";
   for (const auto& [key, value] : file.metadata()) {
     if (key.starts_with(from)) metadata.set(to + std::string(key.substr(from.size())), value);
   }
@@ -170,7 +171,7 @@ Result<Eagle3Config> read_gguf_config(const GgufFile& file, const DecoderConfig&
                                      std::to_string(target.layer.dim) + " and " +
                                      std::to_string(target.vocabulary_count) + " tokens"};
   }
-  auto layer = read_family_config(file, metadata.keys(), kEagle3Family);
+  auto layer = read_family_config(file, metadata.keys(), kLlama.architecture);
   if (!layer) return layer.error();
   return Eagle3Config{.layer = std::move(*layer),
                       .states = std::move(*states),

@@ -5,13 +5,14 @@
 
 #include "shared/drafting/bundle_parts.h"
 #include "shared/drafting/drafter_fit.h"
+#include "shared/model/families/layers_of_drafters.h"
 #include "shared/model/tensor_shapes.h"
 
 namespace edgedraft {
 namespace {
 
 Result<Eagle3Config> read_eagle3_config(const GgufFile& file, const BundleConfig& sizes) {
-  auto layer = read_family_config(file, kEagle3Family);
+  auto layer = read_family_config(file, kLlama.architecture);
   if (!layer) return layer.error();
   const auto layers = file.get_i32s(kEagle3States);
   if (!layers) return layers.error();

@@ -21,8 +21,6 @@ inline constexpr std::string_view kEagle3States = "edgedraft.eagle3.target_layer
 inline constexpr std::string_view kEagle3TargetDim = "edgedraft.eagle3.target_dim";
 inline constexpr std::string_view kEagle3StartsNormed = "edgedraft.eagle3.norm_before_residual";
 inline constexpr std::string_view kEagle3NormsStates = "edgedraft.eagle3.norm_before_fc";
-// Family of the layer's keys.
-inline constexpr std::string_view kEagle3Family = "llama";
 
 // Sizes of a drafter.
 struct Eagle3Config {

@@ -7,7 +7,7 @@
 
 #include "shared/drafting/bundle_parts.h"
 #include "shared/drafting/drafter_fit.h"
-#include "shared/model/families/family.h"
+#include "shared/model/families/layers_of_drafters.h"
 #include "shared/model/tensor_shapes.h"
 
 namespace edgedraft {
@@ -38,16 +38,14 @@ std::string block_prefix(std::uint32_t block) {
 
 // The plan of the target's family, but for keys of its own: no block has any.
 Result<DecoderConfig> read_blocks(const GgufFile& file) {
-  const auto family = find_family(kAssistantFamily);
-  if (!family) return family.error();
-  Family own = **family;
+  Family own = kGemma4;
   own.architecture = kAssistantSource;
   std::map<std::string_view, GgufValue> keys = file.metadata();
   keys.erase(key(kSharedKeys));
   auto blocks = read_plan(GgufKeys(std::move(keys)), own);
   if (!blocks) return blocks.error();
   if (auto stored = own.rope_tensors(file, *blocks); !stored) return stored.error();
-  blocks->architecture = kAssistantFamily;
+  blocks->architecture = kGemma4.architecture;
   if (blocks->layer_embedding_dim() > 0 || blocks->plan(0).experts.count > 0) {
     return Error{
         Errc::unsupported,
@@ -91,7 +89,8 @@ Result<AssistantModel> read_common(const GgufFile& file) {
   reader.vector("output_norm.weight", model.dim(), model.output_norm);
   if (reader.error()) return *reader.error();
   for (std::uint32_t i = 0; i < model.blocks.layer_count; ++i) {
-    auto layer = read_family_layer(file, block_prefix(i), kAssistantFamily, model.blocks.layers[i]);
+    auto layer =
+        read_family_layer(file, block_prefix(i), kGemma4.architecture, model.blocks.layers[i]);
     if (!layer) return layer.error();
     model.layers.push_back(std::move(*layer));
   }
@@ -142,7 +141,7 @@ Result<void> refuse_unknown(const GgufFile& file, const AssistantModel& model) {
   constexpr std::array<std::string_view, 5> kKnown = {
       "token_embd.weight", "output_norm.weight", "rope_freqs.weight", "nextn.pre_projection.weight",
       "nextn.post_projection.weight"};
-  const Family& family = **find_family(kAssistantFamily);
+  const Family& family = kGemma4;
   const auto is_of_block = [&](std::string_view name) {
     for (std::uint32_t i = 0; i < model.blocks.layer_count; ++i) {
       const std::string prefix = block_prefix(i);
@@ -297,8 +296,8 @@ bool is_assistant_file(const std::filesystem::path& drafter) {
 }
 
 Result<void> check_assistant_target(const DecoderConfig& target) {
-  if (target.architecture == kAssistantFamily) return {};
-  return Error{Errc::unsupported, "an assistant drafts for a " + std::string(kAssistantFamily) +
+  if (target.architecture == kGemma4.architecture) return {};
+  return Error{Errc::unsupported, "an assistant drafts for a " + std::string(kGemma4.architecture) +
                                       " model, and the target is a " + target.architecture +
                                       "; `edgedraft models` lists the kinds that fit"};
 }

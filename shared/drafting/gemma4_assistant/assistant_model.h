@@ -19,7 +19,6 @@ namespace edgedraft {
 // are those of its target's family under another prefix.
 inline constexpr std::string_view kAssistantArchitecture = "edgedraft-gemma4-assistant";
 inline constexpr std::string_view kAssistantSource = "gemma4-assistant";
-inline constexpr std::string_view kAssistantFamily = "gemma4";
 
 // Keys and values of a layer of the target, which blocks of the assistant attend to.
 struct AssistantMemory {
