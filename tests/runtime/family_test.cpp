@@ -196,7 +196,7 @@ TEST_P(FamilyTest, ContinuesSharedPagesWithTheSameBits) {
 TEST_P(FamilyTest, ReturnsPagesBehindWindowsWithTheSameBits) {
   constexpr std::uint32_t kPageSlots = 16;
   const std::uint32_t context = is_slow() ? 400 : 700;
-  if (!backend_->takes_pages()) return;
+  if (!backend_->takes_pages() || (is_slow() && GetParam().model != "gpt-oss")) return;
   FamilyModel tiny = model(context + kMaskRowsMax, Weights::as_stored);
   Decoder& decoder = tiny.decoder();
   if (decoder.window() == 0) return;
@@ -260,7 +260,7 @@ TEST_P(FamilyTest, ReturnsPagesBehindWindowsWithTheSameBits) {
   for (const std::uint32_t rows : {context / 3, context / 3 + 23, 30u}) run(rows, true);
   while (kept.length() + 20 < context) run(static_cast<std::uint32_t>(1 + random.below(20)), false);
   EXPECT_GE(kept.length(), (is_slow() ? 5 : 20) * decoder.window());
-  EXPECT_EQ(whole.used_count(), whole.size().page_count) << "reserved";
+  EXPECT_EQ(whole.used_count(), whole_size.pages_for(context + kMaskRowsMax)) << "reserved";
 
   // It can go back by a pass, but not to before its windows: there it begins again.
   for (KvCache* each : {&kept, &cache}) each->set_length(each->length() - kMaskRowsMax);
