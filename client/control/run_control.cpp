@@ -160,9 +160,8 @@ void RunControl::observe_rank(std::uint32_t rank, std::uint32_t tried) {
 
 void RunControl::observe_run(const Decision& done, std::uint32_t tokens, Duration taken) {
   if (tokens == 0 || taken <= Duration::zero()) return;
-  TokenRate& stream = known_.rates[index(RunKind::stream)];
-  if (done.drafts() && stream.known()) {
-    const double as_stream = seconds(taken) / stream.cost();
+  if (done.drafts() && knows_stream()) {
+    const double as_stream = seconds(taken) / stream_cost();
     if (as_stream > tokens) known_.balance = std::min(known_.balance, kBalanceOfLoser);
     known_.balance += tokens - as_stream;
   }
@@ -176,9 +175,8 @@ void RunControl::observe_run(const Decision& done, std::uint32_t tokens, Duratio
 
 bool RunControl::is_due(std::uint32_t tokens, Duration taken) const {
   if (tokens >= kWindow) return true;
-  const TokenRate& stream = known_.rates[index(RunKind::stream)];
-  return tokens >= kWindowMin && stream.known() &&
-         seconds(taken) >= kSlow * kWindow * stream.cost();
+  return tokens >= kWindowMin && knows_stream() &&
+         seconds(taken) >= kSlow * kWindow * stream_cost();
 }
 
 void RunControl::begin_answer() {
@@ -204,9 +202,15 @@ std::vector<double> RunControl::ranks() const {
   return ranks;
 }
 
+bool RunControl::knows_stream() const {
+  return known_.rates[index(RunKind::stream)].known() || !known_.pass.from_server().empty();
+}
+
 double RunControl::stream_cost() const {
   const TokenRate& stream = known_.rates[index(RunKind::stream)];
-  return stream.known() ? stream.cost() : known_.pass.at(1);
+  if (stream.known()) return stream.cost();
+  const std::span<const PassTime> times = known_.pass.from_server();
+  return times.empty() ? known_.pass.at(1) : 1e-6 * times.front().microseconds;
 }
 
 double RunControl::forecast_cost(RunKind kind, std::uint32_t breadth, double floor,
@@ -278,12 +282,11 @@ RunControl::Decision RunControl::decide(std::uint32_t breadth_max, std::uint32_t
   Decision stream{.kind = RunKind::stream,
                   .breadth = breadth_max,
                   .floor = on_battery ? kBatteryFloor : kFloor};
-  const TokenRate& measured = known_.rates[index(RunKind::stream)];
-  if (!measured.known()) {
+  if (!knows_stream()) {
     why_ = "measuring the server's rate without drafts";
     return stream;
   }
-  stream.tokens_per_second = 1.0 / measured.cost();
+  stream.tokens_per_second = 1.0 / stream_cost();
   Decision draft = stream;
   draft.kind = RunKind::overlap;
   draft.tokens_per_second = 0.0;
@@ -312,12 +315,12 @@ std::string RunControl::figures(const Decision& drafting, std::uint32_t breadth,
   const std::string of =
       known_.tried > 0.0 ? "of " + std::to_string(std::lround(known_.tried)) : "assumed";
   return fmt::format(
-      "tokens/s: {} {:.1f} {}, stream {:.1f} measured (likeliest token right {:.0f} % {}, link "
+      "tokens/s: {} {:.1f} {}, stream {:.1f} {} (likeliest token right {:.0f} % {}, link "
       "{:.1f} ms, pass {:.1f} ms, step {:.1f} ms, balance {:+.1f} tokens{})",
       drafting.kind == RunKind::economy ? "economy" : "overlap", drafting.tokens_per_second,
-      origin(drafting.kind), 1.0 / stream_cost(), 100.0 * ranks()[0], of, 1e3 * known_.round_trip,
-      1e3 * known_.pass.at(1), 1e3 * known_.step.at(breadth), known_.balance,
-      on_battery ? ", on battery" : "");
+      origin(drafting.kind), 1.0 / stream_cost(), origin(RunKind::stream), 100.0 * ranks()[0], of,
+      1e3 * known_.round_trip, 1e3 * known_.pass.at(1), 1e3 * known_.step.at(breadth),
+      known_.balance, on_battery ? ", on battery" : "");
 }
 
 }  // namespace edgedraft::client

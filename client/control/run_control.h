@@ -55,6 +55,8 @@ class PassCosts {
   void measured(std::span<const PassTime> times);
   void add(std::uint32_t rows, double seconds);
   bool known() const { return curve_.known() || line_.known(); }
+  // Measured by the server, uncorrected: passes beside drafts say nothing of passes without them.
+  std::span<const PassTime> from_server() const { return times_; }
   // Requires  known()
   double at(double rows) const { return curve_.known() ? curve_.seconds(rows) : line_.at(rows); }
   const CostLine& line() const { return line_; }
@@ -101,10 +103,13 @@ struct RunKnowledge {
 // It takes the fastest mode, but never loses more by drafting than its balance covers:
 // - A mode's rate is its measured rate. For drafting, a forecast (shared/forecast) from link,
 //   passes, steps and ranks counts like 16 more tokens, so that the rate follows a new prompt.
-// - A stream costs nothing compared to plain decoding, so it is measured first. It is measured
-//   again when 3 % of the tokens drafted since then cover the expected loss of a streamed interval.
+// - Until a stream is measured, its rate is that of passes as the server measured them. If the
+// server
+//   sent none, a stream is measured first: it costs nothing compared to plain decoding. It is
+//   measured (again) when 3 % of the tokens drafted since then cover the expected loss of a
+//   streamed interval.
 // - Every token adds 3 % of a token to the balance. Drafting adds its gain over the stream's
-//   measured rate, or subtracts its loss. An interval of drafting begins if the balance covers its
+//   rate, or subtracts its loss. An interval of drafting begins if the balance covers its
 //   expected loss. A mode expected to win is thus tried at once, a nearly equal one often, and a
 //   slow one rarely.
 //
@@ -166,6 +171,8 @@ class RunControl {
   // Forecast seconds per token.
   double forecast_cost(RunKind kind, std::uint32_t breadth, double floor,
                        std::uint32_t tokens) const;
+  bool knows_stream() const;
+  // Without that, the cost of a pass beside drafts. Requires  knows_stream(), or a known pass
   double stream_cost() const;
   // The fastest mode of drafting. Requires  knows_enough()
   Decision drafting(std::uint32_t breadth_max, std::uint32_t tokens, bool on_battery) const;

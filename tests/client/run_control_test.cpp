@@ -68,6 +68,18 @@ TEST(RunControlTest, MeasuresStreamFirstThenDraftsAtFullBreadth) {
   EXPECT_EQ(control.why(), "drafting has not been measured yet");
 }
 
+TEST(RunControlTest, DraftsFirstIfServerSentPassTimes) {
+  RunControl control({});
+  control.set_pass_times(std::vector<PassTime>{{1, 30'000}, {8, 34'000}});
+  const auto first = control.decide(8, 96, false);
+  EXPECT_EQ(first.kind, RunKind::overlap);
+  EXPECT_FALSE(control.is_due(RunControl::kWindowMin, milliseconds(500)));
+  EXPECT_TRUE(control.is_due(RunControl::kWindowMin, milliseconds(600)))
+      << "much slower than 16 passes of one row";
+  observe_rate(control, first, 15.0, RunControl::kWindowMin);
+  EXPECT_EQ(control.decide(8, 96, false).kind, RunKind::stream);
+}
+
 TEST(RunControlTest, StreamRateExcludesPassesBesideDrafts) {
   RunControl control({});
   observe_rate(control, kStream, 16.0);
