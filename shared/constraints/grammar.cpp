@@ -54,6 +54,75 @@ void split(Range range, const std::function<void(const std::vector<Range>&)>& ta
   take(bytes);
 }
 
+// Finds rules that can match the empty text.
+std::vector<bool> find_nullable(const Grammar& grammar) {
+  const auto& sequences = grammar.sequences();
+  std::vector<std::uint32_t> owners(sequences.size());
+  std::vector<std::vector<std::uint32_t>> users(grammar.rules().size());  // sequences, by rule
+  std::vector<std::size_t> left(sequences.size());  // elements that cannot match the empty text
+  std::vector<std::uint32_t> empty;                 // sequences to process
+  for (std::uint32_t r = 0; r < grammar.rules().size(); ++r) {
+    for (const std::uint32_t s : grammar.rules()[r]) owners[s] = r;
+  }
+  for (std::uint32_t s = 0; s < sequences.size(); ++s) {
+    left[s] = sequences[s].size();
+    for (const Grammar::Element& e : sequences[s]) {
+      if (e.is_rule) users[e.index].push_back(s);
+    }
+    if (left[s] == 0) empty.push_back(s);
+  }
+  std::vector<bool> nullable(grammar.rules().size());
+  while (!empty.empty()) {
+    const std::uint32_t rule = owners[empty.back()];
+    empty.pop_back();
+    if (nullable[rule]) continue;
+    nullable[rule] = true;
+    for (const std::uint32_t s : users[rule]) {
+      if (--left[s] == 0) empty.push_back(s);
+    }
+  }
+  return nullable;
+}
+
+// Finds a rule that begins with itself, which would never terminate.
+std::optional<std::uint32_t> find_left_recursion(const Grammar& grammar) {
+  const auto& rules = grammar.rules();
+  const std::vector<bool> nullable = find_nullable(grammar);
+  std::vector<std::vector<std::uint32_t>> begins(rules.size());
+  for (std::size_t r = 0; r < rules.size(); ++r) {
+    for (const std::uint32_t s : rules[r]) {
+      for (const Grammar::Element& e : grammar.sequences()[s]) {
+        if (!e.is_rule) break;
+        begins[r].push_back(e.index);
+        if (!nullable[e.index]) break;
+      }
+    }
+  }
+  enum class Seen : std::uint8_t { no, open, done };
+  std::vector<Seen> seen(rules.size(), Seen::no);
+  // Depth first without recursion: an untrusted grammar must not overflow the call stack.
+  for (std::uint32_t start = 0; start < rules.size(); ++start) {
+    if (seen[start] != Seen::no) continue;
+    std::vector<std::pair<std::uint32_t, std::size_t>> path{{start, 0}};
+    seen[start] = Seen::open;
+    while (!path.empty()) {
+      auto& [rule, next] = path.back();
+      if (next == begins[rule].size()) {
+        seen[rule] = Seen::done;
+        path.pop_back();
+        continue;
+      }
+      const std::uint32_t to = begins[rule][next++];
+      if (seen[to] == Seen::open) return to;
+      if (seen[to] == Seen::no) {
+        seen[to] = Seen::open;
+        path.emplace_back(to, 0);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 class GrammarParser {
@@ -73,7 +142,9 @@ class GrammarParser {
     if (!failed()) refuse_missing_rules();
     if (!failed()) {
       grammar_.root_ = names_.at("root").rule;
-      refuse_left_recursion();
+      if (const auto rule = find_left_recursion(grammar_)) {
+        fail_in(owners_[*rule], "is left-recursive or repeats an expression that may be empty");
+      }
     }
     if (error_) return *error_;
     return std::move(grammar_);
@@ -407,77 +478,6 @@ class GrammarParser {
       return fail_in(owners_[r], "is used but not defined");
     }
     if (!names_.contains("root")) fail("the rule 'root' is missing");
-  }
-
-  // Finds rules that can match the empty text.
-  std::vector<bool> find_nullable() const {
-    const auto& sequences = grammar_.sequences_;
-    std::vector<std::uint32_t> owners(sequences.size());
-    std::vector<std::vector<std::uint32_t>> users(grammar_.rules_.size());  // sequences, by rule
-    std::vector<std::size_t> left(sequences.size());  // elements that cannot match the empty text
-    std::vector<std::uint32_t> empty;                 // sequences to process
-    for (std::uint32_t r = 0; r < grammar_.rules_.size(); ++r) {
-      for (const std::uint32_t s : grammar_.rules_[r]) owners[s] = r;
-    }
-    for (std::uint32_t s = 0; s < sequences.size(); ++s) {
-      left[s] = sequences[s].size();
-      for (const Element& e : sequences[s]) {
-        if (e.is_rule) users[e.index].push_back(s);
-      }
-      if (left[s] == 0) empty.push_back(s);
-    }
-    std::vector<bool> nullable(grammar_.rules_.size());
-    while (!empty.empty()) {
-      const std::uint32_t rule = owners[empty.back()];
-      empty.pop_back();
-      if (nullable[rule]) continue;
-      nullable[rule] = true;
-      for (const std::uint32_t s : users[rule]) {
-        if (--left[s] == 0) empty.push_back(s);
-      }
-    }
-    return nullable;
-  }
-
-  // Left recursion before any byte would never terminate.
-  void refuse_left_recursion() {
-    const auto& rules = grammar_.rules_;
-    const std::vector<bool> nullable = find_nullable();
-    std::vector<std::vector<std::uint32_t>> begins(rules.size());
-    for (std::size_t r = 0; r < rules.size(); ++r) {
-      for (const std::uint32_t s : rules[r]) {
-        for (const Element& e : grammar_.sequences_[s]) {
-          if (!e.is_rule) break;
-          begins[r].push_back(e.index);
-          if (!nullable[e.index]) break;
-        }
-      }
-    }
-    enum class Seen : std::uint8_t { no, open, done };
-    std::vector<Seen> seen(rules.size(), Seen::no);
-    // Depth first without recursion: an untrusted grammar must not overflow the call stack.
-    for (std::uint32_t start = 0; start < rules.size(); ++start) {
-      if (seen[start] != Seen::no) continue;
-      std::vector<std::pair<std::uint32_t, std::size_t>> path{{start, 0}};
-      seen[start] = Seen::open;
-      while (!path.empty()) {
-        auto& [rule, next] = path.back();
-        if (next == begins[rule].size()) {
-          seen[rule] = Seen::done;
-          path.pop_back();
-          continue;
-        }
-        const std::uint32_t to = begins[rule][next++];
-        if (seen[to] == Seen::open) {
-          return fail_in(owners_[to],
-                         "is left-recursive or repeats an expression that may be empty");
-        }
-        if (seen[to] == Seen::no) {
-          seen[to] = Seen::open;
-          path.emplace_back(to, 0);
-        }
-      }
-    }
   }
 
   std::string_view text_;
