@@ -10,6 +10,14 @@ namespace {
 
 using Kind = Expression::Kind;
 
+// Operators by precedence, loosest first.
+constexpr int kComparison = 2;
+constexpr int kUnary = 7;
+constexpr std::pair<std::string_view, int> kOperators[] = {
+    {"or", 0}, {"and", 1}, {"in", 2}, {"not", 2}, {"==", 2}, {"!=", 2},
+    {"<", 2},  {"<=", 2},  {">", 2},  {">=", 2},  {"+", 3},  {"-", 3},
+    {"~", 4},  {"%", 5},   {"*", 5},  {"/", 5},   {"//", 5}, {"**", 6}};
+
 template <class... Parts>
 std::vector<ExpressionPtr> list_of(Parts... parts) {
   std::vector<ExpressionPtr> list;
@@ -51,13 +59,13 @@ ExpressionPtr ExpressionParser::make(Expression expression) {
   return std::make_unique<Expression>(std::move(expression));
 }
 
-ExpressionPtr ExpressionParser::parse_choice() {
+ExpressionPtr ExpressionParser::parse() {
   if (++nesting_ > kTemplateDepthMax) fail("an expression nested that deeply");
-  ExpressionPtr value = error_ ? nullptr : parse_or();
+  ExpressionPtr value = error_ ? nullptr : parse_binary();
   while (at("if")) {
     const int line = take().line;
-    ExpressionPtr condition = parse_or();
-    ExpressionPtr otherwise = take_if("else") ? parse_choice() : nullptr;
+    ExpressionPtr condition = parse_binary();
+    ExpressionPtr otherwise = take_if("else") ? parse() : nullptr;
     value = make({.kind = Kind::choice,
                   .line = line,
                   .parts = list_of(std::move(value), std::move(condition), std::move(otherwise))});
@@ -66,27 +74,24 @@ ExpressionPtr ExpressionParser::parse_choice() {
   return value;
 }
 
-ExpressionPtr ExpressionParser::parse_binary(Next next,
-                                             std::initializer_list<std::string_view> operators) {
-  ExpressionPtr left = (this->*next)();
-  while (!error_ && std::any_of(operators.begin(), operators.end(),
-                                [this](std::string_view name) { return at(name); })) {
+bool ExpressionParser::at_operator(int level) const {
+  return std::ranges::any_of(
+      kOperators, [&](const auto& entry) { return entry.second == level && at(entry.first); });
+}
+
+ExpressionPtr ExpressionParser::parse_binary(int level) {
+  if (level == kComparison) return parse_not();
+  if (level == kUnary) return parse_suffixes(parse_signed());
+  ExpressionPtr left = parse_binary(level + 1);
+  while (at_operator(level)) {
     const Token name = take();
-    ExpressionPtr right = (this->*next)();
+    ExpressionPtr right = parse_binary(level + 1);
     left = make({.kind = Kind::binary,
                  .line = name.line,
                  .text = name.text,
                  .parts = list_of(std::move(left), std::move(right))});
   }
   return left;
-}
-
-ExpressionPtr ExpressionParser::parse_or() {
-  return parse_binary(&ExpressionParser::parse_and, {"or"});
-}
-
-ExpressionPtr ExpressionParser::parse_and() {
-  return parse_binary(&ExpressionParser::parse_not, {"and"});
 }
 
 ExpressionPtr ExpressionParser::parse_not() {
@@ -99,45 +104,20 @@ ExpressionPtr ExpressionParser::parse_not() {
 }
 
 ExpressionPtr ExpressionParser::parse_comparison() {
-  ExpressionPtr left = parse_sum();
-  if (!at_comparison()) return left;
+  ExpressionPtr left = parse_binary(kComparison + 1);
+  if (!at_operator(kComparison)) return left;
   Expression chain{.kind = Kind::comparison, .line = peek().line};
   chain.parts.push_back(std::move(left));
-  while (!error_ && at_comparison()) {
+  while (at_operator(kComparison)) {
     std::string name = take().text;
     if (name == "not") {
       if (!take_if("in")) fail("'not' here");
       name = "not in";
     }
     chain.names.push_back(std::move(name));
-    chain.parts.push_back(parse_sum());
+    chain.parts.push_back(parse_binary(kComparison + 1));
   }
   return make(std::move(chain));
-}
-
-bool ExpressionParser::at_comparison() const {
-  constexpr std::string_view kOperators[] = {"in", "not", "==", "!=", "<", "<=", ">", ">="};
-  return std::ranges::any_of(kOperators, [this](std::string_view name) { return at(name); });
-}
-
-ExpressionPtr ExpressionParser::parse_sum() {
-  return parse_binary(&ExpressionParser::parse_concatenation, {"+", "-"});
-}
-
-ExpressionPtr ExpressionParser::parse_concatenation() {
-  return parse_binary(&ExpressionParser::parse_product, {"~"});
-}
-
-ExpressionPtr ExpressionParser::parse_product() {
-  return parse_binary(&ExpressionParser::parse_power, {"%", "*", "/", "//"});
-}
-
-ExpressionPtr ExpressionParser::parse_power() {
-  return parse_binary(&ExpressionParser::parse_unary, {"**"});
-}
-
-ExpressionPtr ExpressionParser::parse_unary() {
-  return parse_suffixes(parse_signed());
 }
 
 ExpressionPtr ExpressionParser::parse_signed() {
@@ -205,15 +185,15 @@ ExpressionPtr ExpressionParser::parse_name() {
   return make({.kind = Kind::variable, .line = name.line, .text = text});
 }
 
-ExpressionPtr ExpressionParser::parse_tuple_of(Next next) {
+ExpressionPtr ExpressionParser::parse_tuple(Choice choice) {
   const int line = peek().line;
-  ExpressionPtr first = (this->*next)();
+  ExpressionPtr first = choice == Choice::parsed ? parse() : parse_binary();
   if (!at(",")) return first;
   Expression tuple{.kind = Kind::tuple, .line = line, .parts = list_of(std::move(first))};
   while (!error_ && take_if(",")) {
     const bool ends =
         at(")") || at("=") || at(Token::Kind::block_end) || at(Token::Kind::output_end);
-    if (!ends) tuple.parts.push_back((this->*next)());
+    if (!ends) tuple.parts.push_back(choice == Choice::parsed ? parse() : parse_binary());
   }
   return make(std::move(tuple));
 }
@@ -221,7 +201,7 @@ ExpressionPtr ExpressionParser::parse_tuple_of(Next next) {
 ExpressionPtr ExpressionParser::parse_list(int line) {
   Expression list{.kind = Kind::list, .line = line};
   while (!error_ && !take_if("]")) {
-    list.parts.push_back(parse_choice());
+    list.parts.push_back(parse());
     if (!take_if(",") && !at("]")) fail("'" + peek().text + "' in a list");
   }
   return make(std::move(list));
@@ -230,9 +210,9 @@ ExpressionPtr ExpressionParser::parse_list(int line) {
 ExpressionPtr ExpressionParser::parse_map(int line) {
   Expression map{.kind = Kind::map, .line = line};
   while (!error_ && !take_if("}")) {
-    map.parts.push_back(parse_choice());
+    map.parts.push_back(parse());
     if (!take_if(":")) fail("'" + peek().text + "' in a mapping");
-    map.parts.push_back(parse_choice());
+    map.parts.push_back(parse());
     if (!take_if(",") && !at("}")) fail("'" + peek().text + "' in a mapping");
   }
   return make(std::move(map));
@@ -249,7 +229,7 @@ void ExpressionParser::parse_arguments(Expression& into) {
     } else if (!into.names.empty() && !into.names.back().empty()) {
       fail("a positional argument after a named one");
     }
-    into.parts.push_back(parse_choice());
+    into.parts.push_back(parse());
     into.names.push_back(std::move(name));
     if (!take_if(",") && !at(")")) fail("'" + peek().text + "' in a list");
   }
@@ -310,9 +290,9 @@ ExpressionPtr ExpressionParser::parse_bracket(ExpressionPtr object) {
   // [a], or [a:b:c] with any part omitted.
   std::vector<ExpressionPtr> parts = list_of(std::move(object), nullptr, nullptr, nullptr);
   std::size_t at_part = 1;
-  if (!at(":")) parts[1] = parse_choice();
+  if (!at(":")) parts[1] = parse();
   for (; !error_ && at_part < 3 && take_if(":"); ++at_part) {
-    if (!at(":") && !at("]")) parts[at_part + 1] = parse_choice();
+    if (!at(":") && !at("]")) parts[at_part + 1] = parse();
   }
   if (!take_if("]")) fail("'" + peek().text + "' in brackets");
   if (at_part > 1) return make({.kind = Kind::slice, .line = line, .parts = std::move(parts)});

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,11 +29,11 @@ class ExpressionParser {
   bool at(std::string_view text) const;
   bool at(Token::Kind kind) const { return peek().kind == kind; }
 
-  ExpressionPtr parse() { return parse_choice(); }
+  ExpressionPtr parse();
+  // Whether `if` after an expression continues it, or belongs to the caller.
+  enum class Choice : unsigned char { parsed, left };
   // One expression, or a tuple if a comma follows.
-  ExpressionPtr parse_tuple() { return parse_tuple_of(&ExpressionParser::parse_choice); }
-  // Stops before `if`, which belongs to the caller.
-  ExpressionPtr parse_tuple_without_choice() { return parse_tuple_of(&ExpressionParser::parse_or); }
+  ExpressionPtr parse_tuple(Choice choice = Choice::parsed);
   // `name | name`, with or without the first `|`, applied to the output of a block.
   ExpressionPtr parse_filters_of_captured();
 
@@ -45,19 +44,11 @@ class ExpressionParser {
   const std::optional<Error>& error() const { return error_; }
 
  private:
-  using Next = ExpressionPtr (ExpressionParser::*)();
-
-  ExpressionPtr parse_choice();
-  ExpressionPtr parse_or();
-  ExpressionPtr parse_and();
+  bool at_operator(int level) const;
+  // Operations of that precedence, and of all tighter ones.
+  ExpressionPtr parse_binary(int level = 0);
   ExpressionPtr parse_not();
   ExpressionPtr parse_comparison();
-  bool at_comparison() const;
-  ExpressionPtr parse_sum();
-  ExpressionPtr parse_concatenation();
-  ExpressionPtr parse_product();
-  ExpressionPtr parse_power();
-  ExpressionPtr parse_unary();
   // A signed value with its attributes and calls, without filters and tests.
   ExpressionPtr parse_signed();
   ExpressionPtr parse_primary();
@@ -72,10 +63,8 @@ class ExpressionParser {
   // After the `|`.
   ExpressionPtr parse_filter(ExpressionPtr object);
   ExpressionPtr parse_test(ExpressionPtr object);
-  ExpressionPtr parse_binary(Next next, std::initializer_list<std::string_view> operators);
   ExpressionPtr parse_map(int line);
   ExpressionPtr parse_list(int line);
-  ExpressionPtr parse_tuple_of(Next next);
   bool at_argument_of_test() const;
   // Arguments after the opening parenthesis, which is already consumed.
   void parse_arguments(Expression& into);

@@ -120,7 +120,7 @@ class Parser {
     Statement statement{.kind = Kind::loop, .line = line};
     statement.target = parse_targets(1);
     if (!in_.take_if("in")) in_.fail("a loop without 'in'");
-    statement.expression = in_.parse_tuple_without_choice();
+    statement.expression = in_.parse_tuple(ExpressionParser::Choice::left);
     ExpressionPtr condition = in_.take_if("if") ? in_.parse() : nullptr;
     end_block();
     ++loops_;
