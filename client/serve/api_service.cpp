@@ -12,12 +12,11 @@
 #include "client/page/page_files.h"
 #include "client/serve/json/url_query.h"
 #include "client/serve/schema/schema_grammar.h"
+#include "client/serve/state_api.h"
 #include "shared/base/json_shape.h"
 
 namespace edgedraft::client {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kUnenforcedHeader = "X-Edgedraft-Unenforced";
 // Body limits: for a long conversation with pasted files; for text that is tokenized at once, which
@@ -73,45 +72,45 @@ ApiService::~ApiService() = default;
 
 const std::vector<ApiService::Route>& ApiService::routes() {
   using S = ApiService;
-  static const std::vector<Route> routes = {
-      {"POST", "/v1/chat/completions", &S::chat, kTextBodyMax},
-      {"POST", "/v1/completions", &S::completion, kTextBodyMax},
-      {"GET", "/v1/models", &S::models},
-      {.method = "GET", .path = "/v1/models/", .page = &S::model, .takes_name = true},
-      // llama-server's paths, for base URLs without "/v1".
-      {"POST", "/chat/completions", &S::chat, kTextBodyMax},
-      {"GET", "/models", &S::models},
-      {.method = "GET", .path = "/models/", .page = &S::model, .takes_name = true},
-      {.method = "GET", .path = "/health", .page = &S::health, .needs_key = false},
-      {"GET", "/metrics", &S::metrics},
-      {"GET", "/props", &S::props},
-      {"POST", "/tokenize", &S::tokenize, kTokensBodyMax},
-      {"POST", "/detokenize", &S::detokenize, kTokensBodyMax},
-      {"POST", "/apply-template", &S::apply_template, kTextBodyMax},
-      {"GET", "/v1/stream", &S::read_stream},
-      {"DELETE", "/v1/stream", &S::remove_stream},
-      {"POST", "/v1/streams/lookup", &S::look_up_streams, kSmallBodyMax},
-      {"GET", "/v1/edgedraft/uplink", &S::uplink},
-      {"GET", "/v1/edgedraft/link", &S::read_link},
-      {"PUT", "/v1/edgedraft/link", &S::set_link, kSmallBodyMax},
-      {"GET", "/v1/edgedraft/conversations", &S::list_conversations},
-      {"GET", "/v1/edgedraft/conversation", &S::read_conversation},
-      {"PUT", "/v1/edgedraft/conversation", &S::keep_conversation, kTextBodyMax},
-      {"DELETE", "/v1/edgedraft/conversation", &S::remove_conversation},
-      {"POST", "/v1/edgedraft/preview", &S::preview, kTextBodyMax},
-  };
-  static const std::vector<Route> with_page = [] {
-    std::vector<Route> all = routes;
+  static const std::vector<Route> routes = [] {
+    std::vector<Route> all = {
+        {"POST", "/v1/chat/completions", &S::chat, kTextBodyMax},
+        {"POST", "/v1/completions", &S::completion, kTextBodyMax},
+        {"GET", "/v1/models", &StateApi::models},
+        {.method = "GET", .path = "/v1/models/", .page = &StateApi::model, .takes_name = true},
+        // llama-server's paths, for base URLs without "/v1".
+        {"POST", "/chat/completions", &S::chat, kTextBodyMax},
+        {"GET", "/models", &StateApi::models},
+        {.method = "GET", .path = "/models/", .page = &StateApi::model, .takes_name = true},
+        {.method = "GET", .path = "/health", .page = &StateApi::health, .needs_key = false},
+        {"GET", "/metrics", &StateApi::metrics},
+        {"GET", "/props", &StateApi::props},
+        {"POST", "/tokenize", &client::tokenize, kTokensBodyMax},
+        {"POST", "/detokenize", &client::detokenize, kTokensBodyMax},
+        {"POST", "/apply-template", &S::apply_template, kTextBodyMax},
+        {"GET", "/v1/stream", &S::read_stream},
+        {"DELETE", "/v1/stream", &StateApi::remove_stream},
+        {"POST", "/v1/streams/lookup", &StateApi::look_up_streams, kSmallBodyMax},
+        {"GET", "/v1/edgedraft/uplink", &StateApi::uplink},
+        {"GET", "/v1/edgedraft/link", &StateApi::read_link},
+        {"PUT", "/v1/edgedraft/link", &StateApi::set_link, kSmallBodyMax},
+        {"GET", "/v1/edgedraft/conversations", &PageApi::list},
+        {"GET", "/v1/edgedraft/conversation", &PageApi::read},
+        {"PUT", "/v1/edgedraft/conversation", &S::keep_conversation, kTextBodyMax},
+        {"DELETE", "/v1/edgedraft/conversation", &PageApi::remove},
+        {"POST", "/v1/edgedraft/preview", &S::preview, kTextBodyMax},
+    };
     for (const PageFile& file : page_files()) {
       all.push_back(
-          {.method = "GET", .path = file.path, .page = &S::page_file, .needs_key = false});
+          {.method = "GET", .path = file.path, .page = &PageApi::file, .needs_key = false});
     }
     return all;
   }();
-  return with_page;
+  return routes;
 }
 
-void ApiService::Call::answer(HttpAnswer answer) {
+void ApiService::Call::answer(ApiResult<HttpAnswer> result) {
+  HttpAnswer answer = result ? *std::move(result) : answer_of(result.error());
   answer.add(headers);
   reply.send(std::move(answer));
 }
@@ -159,7 +158,19 @@ void ApiService::serve(Call call) {
     }
     const HttpReply reply = call.reply;
     try {
-      return (this->*route->page)(std::move(call));
+      if (const auto* const page = std::get_if<AtOnce<PageApi>>(&route->page)) {
+        return call.answer((page_.**page)(request));
+      }
+      if (const auto* const page = std::get_if<AtOnce<StateApi>>(&route->page)) {
+        StateApi state{options_, counters_, conversations_, kept_};
+        return call.answer((state.**page)(request));
+      }
+      if (const auto* const page = std::get_if<AtDesk>(&route->page)) {
+        return answer_at_desk(std::move(call), [this, convert = *page](std::string_view body) {
+          return convert(body, options_.bundle.tokenizer());
+        });
+      }
+      return (this->*std::get<Answering>(route->page))(std::move(call));
     } catch (const std::exception& failure) {
       return send_failure(reply, failure);
     }
@@ -406,19 +417,8 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
 
 template <class Work>
 void ApiService::answer_at_desk(Call call, Work work) {
-  at_desk(std::move(call), std::move(work), &ApiService::answer);
-}
-
-void ApiService::tokenize(Call call) {
-  answer_at_desk(std::move(call), [this](std::string_view body) {
-    return client::tokenize(body, options_.bundle.tokenizer());
-  });
-}
-
-void ApiService::detokenize(Call call) {
-  answer_at_desk(std::move(call), [this](std::string_view body) {
-    return client::detokenize(body, options_.bundle.tokenizer());
-  });
+  at_desk(std::move(call), std::move(work),
+          [](Call asking, ApiResult<HttpAnswer> result) { asking.answer(std::move(result)); });
 }
 
 void ApiService::apply_template(Call call) {
@@ -432,9 +432,24 @@ void ApiService::apply_template(Call call) {
   });
 }
 
-void ApiService::answer(Call call, ApiResult<HttpAnswer> result) {
-  if (!result) return call.fail(result.error());
-  call.answer(*std::move(result));
+void ApiService::read_stream(Call call) {
+  const auto name = query_field(call.request.query, "conv_id");
+  const std::string from_text = query_field(call.request.query, "from").value_or("0");
+  const auto stream = name ? kept_.find(*name, Clock::now()) : nullptr;
+  if (!stream) {
+    return call.fail(
+        {.status = 404, .message = "unknown or expired stream", .code = "unknown_stream"});
+  }
+  const auto from = number_of(from_text);
+  if (!from || *from > stream->size()) {
+    return call.fail({.message = "'from' is '" + from_text +
+                                 "'; expected a number of bytes from 0 to " +
+                                 std::to_string(stream->size()),
+                      .param = "from",
+                      .code = "invalid_value"});
+  }
+  call.headers.emplace_back(kConversationHeader, *name);
+  stream->attach(std::move(call.reply), call.headers, *from);
 }
 
 void ApiService::keep_conversation(Call call) {
@@ -444,9 +459,7 @@ void ApiService::keep_conversation(Call call) {
       [guard = privacy_](std::string_view body) { return PageApi::parse(body, guard); },
       [this](Call asking, ApiResult<PageApi::Document> document) {
         if (!document) return asking.fail(document.error());
-        auto result =
-            page_.keep(query_field(asking.request.query, "id").value_or(""), *std::move(document));
-        answer(std::move(asking), std::move(result));
+        asking.answer(page_.keep(asking.request, *std::move(document)));
       });
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "client/engine/bundle_file.h"
@@ -37,6 +38,8 @@
 #include "shared/runtime/memory_meter.h"
 
 namespace edgedraft::client {
+
+struct StateApi;
 
 // llama-server's /tokenize and /detokenize: {"content", "add_special", "parse_special",
 // "with_pieces"} to {"tokens"}, and {"tokens"} to {"content"}.
@@ -85,10 +88,15 @@ class ApiService {
     HttpReply reply;
     HttpHeaders headers;  // sent with every answer to it
 
-    void answer(HttpAnswer answer);
-    void fail(const ApiError& error) { answer(answer_of(error)); }
+    void answer(ApiResult<HttpAnswer> result);
+    void fail(const ApiError& error) { answer(error); }
   };
-  using Page = void (ApiService::*)(Call call);
+  // Pages by how they answer: at once, from a desk's thread, or in their own time.
+  template <class Api>
+  using AtOnce = ApiResult<HttpAnswer> (Api::*)(const HttpRequest& request);
+  using AtDesk = ApiResult<HttpAnswer> (*)(std::string_view body, const Tokenizer& tokenizer);
+  using Answering = void (ApiService::*)(Call call);
+  using Page = std::variant<Answering, AtOnce<StateApi>, AtOnce<PageApi>, AtDesk>;
   struct Route {
     std::string_view method;
     std::string_view path;
@@ -108,27 +116,10 @@ class ApiService {
   void serve(Call call);
   void chat(Call call) { complete(std::move(call), CompletionKind::chat); }
   void completion(Call call) { complete(std::move(call), CompletionKind::text); }
-  void models(Call call);
-  void model(Call call);
-  void health(Call call);
-  void metrics(Call call);
-  void props(Call call);
-  void tokenize(Call call);
-  void detokenize(Call call);
   void apply_template(Call call);
   void read_stream(Call call);
-  void remove_stream(Call call);
-  void look_up_streams(Call call);
-  void uplink(Call call);
-  void read_link(Call call);
-  void set_link(Call call);
-  void page_file(Call call);
-  void list_conversations(Call call);
-  void read_conversation(Call call);
   void keep_conversation(Call call);
-  void remove_conversation(Call call);
   void preview(Call call);
-  static void answer(Call call, ApiResult<HttpAnswer> result);
 
   static constexpr const char* kConversationHeader = "X-Conversation-Id";
 

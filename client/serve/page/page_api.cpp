@@ -11,6 +11,7 @@
 #include "client/page/page_files.h"
 #include "client/privacy/open_text.h"
 #include "client/serve/json/json_fields.h"
+#include "client/serve/json/url_query.h"
 #include "shared/base/ascii.h"
 
 namespace edgedraft::client {
@@ -44,6 +45,10 @@ ApiError no_id() {
   return {.message = "'id': expected 16 to 64 letters, digits and '-'",
           .param = "id",
           .code = "invalid_value"};
+}
+
+std::string id_of(const HttpRequest& request) {
+  return query_field(request.query, "id").value_or("");
 }
 
 // Returns the messages before the first placeholder.
@@ -156,19 +161,20 @@ std::optional<PrivateMode> mode_of(const nlohmann::json& document) {
 
 }  // namespace
 
-HttpAnswer PageApi::file(std::string_view path) {
+ApiResult<HttpAnswer> PageApi::file(const HttpRequest& request) {
+  if (store_ == nullptr) return ApiError{.status = 404, .message = no_page().message};
   const auto files = page_files();
-  const auto found = std::ranges::find(files, path, &PageFile::path);
-  if (found == files.end()) return answer_of(ApiError{.status = 404, .message = "unknown page"});
-  return {.content_type = std::string(found->type),
-          .body = std::string(found->content),
-          .headers = {{"Content-Security-Policy", kPolicy},
-                      {"X-Content-Type-Options", "nosniff"},
-                      {"Referrer-Policy", "no-referrer"},
-                      {"Cache-Control", "no-cache"}}};
+  const auto found = std::ranges::find(files, request.path, &PageFile::path);
+  if (found == files.end()) return ApiError{.status = 404, .message = "unknown page"};
+  return HttpAnswer{.content_type = std::string(found->type),
+                    .body = std::string(found->content),
+                    .headers = {{"Content-Security-Policy", kPolicy},
+                                {"X-Content-Type-Options", "nosniff"},
+                                {"Referrer-Policy", "no-referrer"},
+                                {"Cache-Control", "no-cache"}}};
 }
 
-ApiResult<HttpAnswer> PageApi::list() const {
+ApiResult<HttpAnswer> PageApi::list(const HttpRequest& /*request*/) {
   if (store_ == nullptr) return no_page();
   Json list = Json::array();
   for (const ConversationStore::Entry& entry : store_->list()) {
@@ -180,8 +186,9 @@ ApiResult<HttpAnswer> PageApi::list() const {
   return json_answer({{"object", "list"}, {"data", std::move(list)}});
 }
 
-ApiResult<HttpAnswer> PageApi::read(const std::string& id) const {
+ApiResult<HttpAnswer> PageApi::read(const HttpRequest& request) {
   if (store_ == nullptr) return no_page();
+  const std::string id = id_of(request);
   if (!ConversationStore::is_id(id)) return no_id();
   auto document = store_->find(id);
   if (!document) return unknown();
@@ -216,8 +223,9 @@ ApiResult<PageApi::Document> PageApi::parse(std::string_view body, const Privacy
                   .stream = turn == nullptr ? "" : turn->at("stream")};
 }
 
-ApiResult<HttpAnswer> PageApi::keep(const std::string& id, Document document) {
+ApiResult<HttpAnswer> PageApi::keep(const HttpRequest& request, Document document) {
   if (store_ == nullptr) return no_page();
+  const std::string id = id_of(request);
   if (!ConversationStore::is_id(id)) return no_id();
   if (std::ranges::find(removed_, id) != removed_.end()) return removed();
   ConversationStore::Conversation& conversation = document.conversation;
@@ -266,8 +274,9 @@ void PageApi::settle(const std::string& stream, const std::string& text, const s
   store_->put({.entry = std::move(entry), .document = document.dump()});
 }
 
-ApiResult<HttpAnswer> PageApi::remove(const std::string& id) {
+ApiResult<HttpAnswer> PageApi::remove(const HttpRequest& request) {
   if (store_ == nullptr) return no_page();
+  const std::string id = id_of(request);
   if (!ConversationStore::is_id(id)) return no_id();
   if (!store_->remove(id)) return unknown();
   removed_.push_back(id);

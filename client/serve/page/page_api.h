@@ -23,11 +23,12 @@ class PageApi {
   explicit PageApi(ConversationStore* store) : store_(store) {}
 
   // Returns one of the page's files, with headers that bind it to this origin.
-  static HttpAnswer file(std::string_view path);
+  ApiResult<HttpAnswer> file(const HttpRequest& request);
 
-  ApiResult<HttpAnswer> list() const;
-  // `id` comes from the query.
-  ApiResult<HttpAnswer> read(const std::string& id) const;
+  ApiResult<HttpAnswer> list(const HttpRequest& request);
+  // The query has the id of the conversation.
+  ApiResult<HttpAnswer> read(const HttpRequest& request);
+  ApiResult<HttpAnswer> remove(const HttpRequest& request);
   struct Document {
     ConversationStore::Conversation conversation{};  // without an id
     std::string stream;                              // that its last turn waits for; empty: none
@@ -38,8 +39,7 @@ class PageApi {
   static ApiResult<Document> parse(std::string_view body, const PrivacyGuard& privacy);
   // Stores a conversation. One that was removed in this run is refused (410), because a tab that
   // still has it open would restore it. The last 1,024 are remembered.
-  ApiResult<HttpAnswer> keep(const std::string& id, Document document);
-  ApiResult<HttpAnswer> remove(const std::string& id);
+  ApiResult<HttpAnswer> keep(const HttpRequest& request, Document document);
   // Stores the answer of the turn that waits for that stream, as an open page does. Answers that
   // end after the page was closed are thus kept, too.
   void settle(const std::string& stream, const std::string& text, const std::string& thought,
