@@ -8,10 +8,79 @@
 #include "shared/model/chat_template/methods.h"
 #include "shared/model/chat_template/operators.h"
 #include "shared/model/chat_template/printing.h"
-#include "shared/model/chat_template/recursion.h"
 
 // The evaluator's functions, methods and macros.
 namespace edgedraft::chat {
+namespace {
+
+Value raise_exception(Meter& meter, const Arguments& given, int line) {
+  const auto message = printed(meter, given.get(0, "message"), line);
+  if (!message) return {};
+  meter.stop({Errc::unsupported, "the chat template rejects this conversation: " + message->text() +
+                                     std::string(kRemedy)});
+  return {};
+}
+
+// dict(mapping, name=value, ...)
+Value make_dict(Meter& meter, Arguments given, int line) {
+  Map map;
+  if (!given.positional.empty()) {
+    const Map* const first = given.positional[0].as_map();
+    if (first == nullptr || given.positional.size() > 1) {
+      meter.unsupported(line, "a mapping of " + given.positional[0].type_name());
+      return {};
+    }
+    map = *first;
+  }
+  for (auto& [name, value] : given.named) {
+    if (meter.error()) return {};
+    set_member(meter, map, Value::text(name), std::move(value));
+  }
+  return map_value(meter, line, std::move(map));
+}
+
+Value format_time(Meter& meter, std::chrono::system_clock::time_point time, const Arguments& given,
+                  int line) {
+  const std::string* const format = given.get(0, "format").as_text();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm parts{};
+  if (format == nullptr || given.count() != 1 || localtime_r(&seconds, &parts) == nullptr) {
+    meter.fail(line, "invalid arguments of strftime_now()");
+    return {};
+  }
+  char text[256];
+  const std::size_t size = std::strftime(text, sizeof text, format->c_str(), &parts);
+  if (size == 0 && !format->empty()) {
+    meter.fail(line, "the format of strftime_now() yields nothing, or more than 255 bytes");
+    return {};
+  }
+  return text_value(meter, MarkedText::own(std::string(text, size)));
+}
+
+Value make_range(Meter& meter, const Arguments& given, int line) {
+  std::int64_t numbers[3] = {0, 0, 1};
+  const std::size_t count = given.positional.size();
+  bool sound = count >= 1 && count <= 3 && given.named.empty();
+  for (std::size_t i = 0; sound && i < count; ++i) {
+    const std::int64_t* number = given.positional[i].as_integer();
+    sound = number != nullptr;
+    if (sound) numbers[count == 1 ? 1 : i] = *number;
+  }
+  const auto [first, last, step] = numbers;
+  if (!sound || step == 0) {
+    meter.fail(line, "invalid arguments of range()");
+    return {};
+  }
+  std::vector<Value> items;
+  for (std::int64_t i = first; step > 0 ? i < last : i > last;) {
+    if (!meter.spend(1)) return {};
+    items.push_back({i});
+    if (__builtin_add_overflow(i, step, &i)) break;
+  }
+  return list_value(meter, line, std::move(items), ListKind::range);
+}
+
+}  // namespace
 
 Value Evaluator::call(const Expression& expression, const Value* caller) {
   using Kind = Expression::Kind;
@@ -22,7 +91,8 @@ Value Evaluator::call(const Expression& expression, const Value* caller) {
   const Value object = evaluate(is_attribute ? *callee.parts[0] : callee);
   if (meter_.error()) return {};
   const bool is_method = is_attribute && is_method_of(object, callee.text);
-  const Value function = is_attribute && !is_method ? attribute(object, callee.text, line) : object;
+  const Value function =
+      is_attribute && !is_method ? variables_.attribute(object, callee.text, line) : object;
   Arguments given = arguments(expression, 1);
   if (caller != nullptr) given.named.emplace_back("caller", *caller);
   if (meter_.error()) return {};
@@ -58,11 +128,11 @@ Value Evaluator::call_value(const Value& callee, Arguments given, const std::str
 Value Evaluator::call_macro(const Function& function, Arguments given, int line) {
   const Statement& macro = *function.macro;
   // Variables are those of the macro's definition, not of its caller.
-  const ScopeGuard scope(*this, function.scope->shared_from_this());
+  const auto block = variables_.enter(function.scope->shared_from_this());
   if (!bind_parameters(macro, given, line)) return {};
-  MarkedText before = std::exchange(output_, {});
+  const Temporary output(output_, MarkedText());
   run_body(macro.branches[0].body);
-  return text_value(meter_, std::exchange(output_, std::move(before)));
+  return text_value(meter_, std::move(output_));
 }
 
 // Sets the parameters in the current scope, and what else the macro reads.
@@ -85,13 +155,14 @@ bool Evaluator::bind_parameters(const Statement& macro, Arguments& given, int li
       value = take_named(parameter.name);
     }
     if (!value && parameter.fallback) value = evaluate(*parameter.fallback);
-    set_variable(parameter.name, value ? *std::move(value) : Value{});
+    variables_.set(parameter.name, value ? *std::move(value) : Value{});
   }
   if (macro.reads_caller) {
-    if (auto caller = take_named("caller")) set_variable("caller", *std::move(caller));
+    if (auto caller = take_named("caller")) variables_.set("caller", *std::move(caller));
   }
   if (macro.reads_more_named) {
-    set_variable("kwargs", make_dict({.positional = {}, .named = std::move(given.named)}, line));
+    variables_.set("kwargs",
+                   make_dict(meter_, {.positional = {}, .named = std::move(given.named)}, line));
   } else if (!given.named.empty()) {
     meter_.fail(line, "the macro '" + macro.text + "' has no parameter '" + given.named[0].first +
                           "', or it is given twice");
@@ -101,7 +172,7 @@ bool Evaluator::bind_parameters(const Statement& macro, Arguments& given, int li
     for (std::size_t i = count; i < given.positional.size(); ++i) {
       more.push_back(std::move(given.positional[i]));
     }
-    set_variable("varargs", list_value(meter_, line, std::move(more), ListKind::tuple));
+    variables_.set("varargs", list_value(meter_, line, std::move(more), ListKind::tuple));
   } else if (given.positional.size() > count) {
     meter_.fail(line,
                 "the macro '" + macro.text + "' has only " + std::to_string(count) + " parameters");
@@ -110,86 +181,12 @@ bool Evaluator::bind_parameters(const Statement& macro, Arguments& given, int li
 }
 
 Value Evaluator::call_builtin(const std::string& name, Arguments given, int line) {
-  if (name == "raise_exception") {
-    raise_exception(given, line);
-    return {};
-  }
-  if (name == "namespace") return make_namespace(std::move(given), line);
-  if (name == "dict") return make_dict(std::move(given), line);
-  if (name == "range") return make_range(given, line);
-  return format_now(given, line);  // strftime_now
-}
-
-void Evaluator::raise_exception(const Arguments& given, int line) {
-  const auto message = printed(meter_, given.get(0, "message"), line);
-  if (!message) return;
-  meter_.stop({Errc::unsupported, "the chat template rejects this conversation: " +
-                                      message->text() + std::string(kRemedy)});
-}
-
-Value Evaluator::make_namespace(Arguments given, int line) {
-  const Value members = make_dict(std::move(given), line);
-  if (meter_.error()) return {};
-  namespaces_.push_back(*members.as_map());
-  return {Namespace{namespaces_.size() - 1}};
-}
-
-// dict(mapping, name=value, ...)
-Value Evaluator::make_dict(Arguments given, int line) {
-  Map map;
-  if (!given.positional.empty()) {
-    const Map* const first = given.positional[0].as_map();
-    if (first == nullptr || given.positional.size() > 1) {
-      meter_.unsupported(line, "a mapping of " + given.positional[0].type_name());
-      return {};
-    }
-    map = *first;
-  }
-  for (auto& [name, value] : given.named) {
-    if (meter_.error()) return {};
-    set_member(meter_, map, Value::text(name), std::move(value));
-  }
-  return map_value(meter_, line, std::move(map));
-}
-
-Value Evaluator::format_now(const Arguments& given, int line) {
-  const std::string* const format = given.get(0, "format").as_text();
-  const std::time_t now = std::chrono::system_clock::to_time_t(now_);
-  std::tm parts{};
-  if (format == nullptr || given.count() != 1 || localtime_r(&now, &parts) == nullptr) {
-    meter_.fail(line, "invalid arguments of strftime_now()");
-    return {};
-  }
-  char text[256];
-  const std::size_t size = std::strftime(text, sizeof text, format->c_str(), &parts);
-  if (size == 0 && !format->empty()) {
-    meter_.fail(line, "the format of strftime_now() yields nothing, or more than 255 bytes");
-    return {};
-  }
-  return text_value(meter_, MarkedText::own(std::string(text, size)));
-}
-
-Value Evaluator::make_range(const Arguments& given, int line) {
-  std::int64_t numbers[3] = {0, 0, 1};
-  const std::size_t count = given.positional.size();
-  bool sound = count >= 1 && count <= 3 && given.named.empty();
-  for (std::size_t i = 0; sound && i < count; ++i) {
-    const std::int64_t* number = given.positional[i].as_integer();
-    sound = number != nullptr;
-    if (sound) numbers[count == 1 ? 1 : i] = *number;
-  }
-  const auto [first, last, step] = numbers;
-  if (!sound || step == 0) {
-    meter_.fail(line, "invalid arguments of range()");
-    return {};
-  }
-  std::vector<Value> items;
-  for (std::int64_t i = first; step > 0 ? i < last : i > last;) {
-    if (!meter_.spend(1)) return {};
-    items.push_back({i});
-    if (__builtin_add_overflow(i, step, &i)) break;
-  }
-  return list_value(meter_, line, std::move(items), ListKind::range);
+  if (name == "raise_exception") return raise_exception(meter_, given, line);
+  if (name == "range") return make_range(meter_, given, line);
+  if (name == "strftime_now") return format_time(meter_, now_, given, line);
+  Value members = make_dict(meter_, std::move(given), line);
+  if (name == "dict" || meter_.error()) return members;
+  return variables_.make_namespace(*members.as_map());
 }
 
 }  // namespace edgedraft::chat

@@ -1,11 +1,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "shared/model/chat_template/attributes.h"
 #include "shared/model/chat_template/evaluator.h"
 #include "shared/model/chat_template/filters.h"
 #include "shared/model/chat_template/operators.h"
-#include "shared/model/chat_template/recursion.h"
 #include "shared/model/chat_template/string_operations.h"
 #include "shared/model/chat_template/value_tests.h"
 
@@ -14,21 +12,21 @@ namespace edgedraft::chat {
 
 Value Evaluator::evaluate(const Expression& expression) {
   using Kind = Expression::Kind;
-  const Level level(*this, expression.line);
+  const Temporary level(level_, deeper(expression.line));
   if (!meter_.spend(1)) return {};
   const int line = expression.line;
   switch (expression.kind) {
     case Kind::literal:
       return expression.value;
     case Kind::variable:
-      return lookup(expression.text);
+      return variables_.lookup(expression.text);
     case Kind::captured:
       return captured_;
     case Kind::attribute:
-      return attribute(evaluate(*expression.parts[0]), expression.text, line);
+      return variables_.attribute(evaluate(*expression.parts[0]), expression.text, line);
     case Kind::index: {
       const Value object = evaluate(*expression.parts[0]);
-      return index(object, evaluate(*expression.parts[1]), line);
+      return variables_.index(object, evaluate(*expression.parts[1]), line);
     }
     case Kind::slice:
       return slice(expression);
@@ -86,31 +84,6 @@ Arguments Evaluator::arguments(const Expression& expression, std::size_t first) 
     }
   }
   return out;
-}
-
-Value Evaluator::lookup(const std::string& name) {
-  if (!meter_.spend_bytes(name.size())) return {};
-  for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent.get()) {
-    if (!meter_.spend(scope->variables.entries.size() / 16)) return {};
-    if (const Value* found = scope->variables.find(name)) return *found;
-  }
-  return {Undefined{&name}};
-}
-
-Value Evaluator::attribute(const Value& object, const std::string& name, int line) {
-  const Namespace* space = object.as_namespace();
-  Value value = space != nullptr ? member(meter_, namespaces_[space->index], name)
-                                 : attribute_of(meter_, object, name, line);
-  if (value.is_undefined()) return {Undefined{&name}};
-  return value;
-}
-
-Value Evaluator::index(const Value& object, const Value& key, int line) {
-  if (meter_.error()) return {};
-  if (const Namespace* space = object.as_namespace(); space != nullptr && key.as_text()) {
-    return member(meter_, namespaces_[space->index], *key.as_text());
-  }
-  return item_of(meter_, object, key, line);
 }
 
 // Python's rules for object[first:last:step].
@@ -172,7 +145,6 @@ Value Evaluator::make_map(const Expression& expression) {
   Map map;
   for (std::size_t i = 0; i + 1 < expression.parts.size() && !meter_.error(); i += 2) {
     const Value key = evaluate(*expression.parts[i]);
-    if (meter_.error()) return {};
     if (key.as_text() == nullptr && key.as_integer() == nullptr) {
       meter_.unsupported(expression.line, "a mapping with the key " + key.type_name());
       return {};
@@ -195,7 +167,6 @@ Value Evaluator::binary(const Expression& expression) {
 Value Evaluator::compare(const Expression& expression) {
   Value left = evaluate(*expression.parts[0]);
   for (std::size_t i = 1; i < expression.parts.size(); ++i) {
-    if (meter_.error()) return {};
     Value right = evaluate(*expression.parts[i]);
     if (meter_.error()) return {};
     const std::string& name = expression.names[i - 1];
