@@ -20,6 +20,7 @@ import re
 import sys
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
+import number_tasks
 import tasks
 from split import Split
 from tasks import Example
@@ -34,6 +35,13 @@ MIXTURE = {
     "units": 0.08,
     "e2e": 0.08,
     "story": 0.15,
+}
+GENERATORS: Dict[str, Callable[[random.Random], Example]] = {
+    "tool": tasks.tool_call,
+    "sql": tasks.sql_query,
+    "time": number_tasks.time_arithmetic,
+    "arith": number_tasks.arithmetic,
+    "units": number_tasks.conversion,
 }
 
 
@@ -295,7 +303,7 @@ class Source:
             return story
         if task == "sql" and self.schemas and rng.random() < 0.3:
             return query_of_schema
-        return lambda: tasks.GENERATORS[task](rng)
+        return lambda: GENERATORS[task](rng)
 
     def mixed(self, rng: random.Random, want_held_out: bool = False) -> Example:
         task = rng.choices(list(self.mixture), list(self.mixture.values()))[0]

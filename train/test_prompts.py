@@ -14,6 +14,7 @@ import unittest.mock
 
 import copy_prompts
 import draw_prompts
+import number_tasks
 import open_texts
 import tasks
 from data import Source, story_prompts
@@ -24,7 +25,7 @@ class TasksTest(unittest.TestCase):
     def test_arithmetic_answers_are_correct(self):
         rng = random.Random(1)
         for _ in range(500):
-            example = tasks.arithmetic(rng)
+            example = number_tasks.arithmetic(rng)
             a, b = (int(number) for number in re.findall(r"\d+", example.prompt))
             result = int(tasks.final_answer(example.answer))
             self.assertIn(result, (a + b, abs(a - b)), example)
