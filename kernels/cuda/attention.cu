@@ -1,3 +1,5 @@
+#include "kernels/cuda/attention.h"
+
 #include "kernels/cuda/attention_stages.cuh"
 
 namespace edgedraft::cuda {

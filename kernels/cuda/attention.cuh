@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/device.cuh"
 
 // Attention in two launches. A row's visible slots, in slot order (a slot's *rank*), form splits of

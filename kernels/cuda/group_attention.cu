@@ -1,3 +1,4 @@
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/device.cuh"
 
 namespace edgedraft::cuda {

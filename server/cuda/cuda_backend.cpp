@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/experts.h"
-#include "kernels/cuda/ops.h"
 #include "server/cuda/cuda_arguments.h"
 #include "server/cuda/cuda_error.h"
 #include "server/cuda/cuda_memory.h"

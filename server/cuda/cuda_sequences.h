@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/attention.h"
 #include "server/cuda/cuda_arguments.h"
 #include "server/cuda/cuda_memory.h"
 #include "shared/runtime/backend.h"

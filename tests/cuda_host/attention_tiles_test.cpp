@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/attention.h"
 #include "server/cuda/cuda_backend.h"
 #include "shared/runtime/layer.h"
 #include "tests/runtime/op_test.h"

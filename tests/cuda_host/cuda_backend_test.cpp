@@ -4,8 +4,8 @@
 
 #include <array>
 
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/device.cuh"
-#include "kernels/cuda/ops.h"
 #include "server/sessions/target_session.h"
 #include "shared/drafting/feature_network.h"
 #include "shared/drafting/medusa/medusa_drafter.h"

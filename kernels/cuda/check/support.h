@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/attention.h"
 
 // Shared by the kernels' check and bench. They use only the CUDA runtime, so any machine with CMake
 // and the CUDA toolkit runs them.
