@@ -5,17 +5,14 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "shared/base/random.h"
 #include "shared/drafting/fused_tap.h"
 #include "shared/drafting/kinds.h"
 #include "shared/model/fingerprint.h"
 #include "tests/drafting/damaged_bundle.h"
-#include "tests/drafting/whole_levels.h"
-#include "tests/runtime/op_test.h"
+#include "tests/drafting/network_test.h"
 #include "tests/support/eagle3_drafter.h"
 #include "tests/support/expect.h"
 #include "tests/support/family_models.h"
-#include "tests/support/made_up_rows.h"
 #include "tests/support/toy_feature_drafters.h"
 
 namespace edgedraft {
@@ -102,41 +99,20 @@ TEST_P(Eagle3Test, DraftsTheTokensOfLlamaCpp) {
   }
 }
 
-class Eagle3NetworkTest : public testing::OpTest {
+class Eagle3NetworkTest : public testing::NetworkTest<FeatureNetwork> {
  protected:
-  static constexpr std::uint32_t kPositions = 300;
-  static constexpr std::uint32_t kCols = 48;
-
-  FeatureNetwork fresh() { return {backend(), toy_eagle3_.model.network, kPositions}; }
-  static void extend(FeatureNetwork& network, std::uint32_t first, std::uint32_t count) {
-    network.extend_memory(first, testing::made_up_rows(kCols, first, count));
-  }
+  FeatureNetwork fresh() override { return {backend(), toy_eagle3_.model.network, 300}; }
 
   testing::ToyDecoder toy_{4};
   testing::ToyEagle3 toy_eagle3_{toy_.config, 40};
 };
 
 TEST_P(Eagle3NetworkTest, DraftedPathMatchesCommittedPathBitForBit) {
-  for (const std::uint32_t features : {0u, 2u, 3u, 4u}) {
-    FeatureNetwork drafted = fresh();
-    if (features > 0) extend(drafted, 0, features);
-    drafted.commit(Tokens{5, 6, 7, 8});
-    const auto along_tree = expand_chain(drafted, Tokens{9, 10, 11});
-    FeatureNetwork committed = fresh();
-    if (features > 0) extend(committed, 0, features);
-    committed.commit(Tokens{5, 6, 7, 8, 9, 10, 11});
-    EXPECT_EQ(along_tree, read_logits(committed)) << features;
-  }
+  for (const std::uint32_t rows : {0u, 2u, 3u, 4u}) expect_drafts_have_the_bits_of_commits(rows);
 }
 
 TEST_P(Eagle3NetworkTest, LevelMatchesSingleNodesBitForBit) {
-  FeatureNetwork together = fresh();
-  FeatureNetwork apart = fresh();
-  for (FeatureNetwork* network : {&together, &apart}) {
-    extend(*network, 0, 3);
-    network->commit(Tokens{5, 6, 7, 8});
-  }
-  testing::expect_levels_have_the_bits_of_their_nodes(together, apart);
+  expect_levels_have_the_bits_of_nodes(3);
 }
 
 // The head cannot read it, so only the tokens after the last one depend on it.
@@ -150,40 +126,8 @@ TEST_P(Eagle3NetworkTest, FeatureOfTheLastTokenAffectsItsChildrenOnly) {
   EXPECT_NE(expand_chain(with, Tokens{9}), expand_chain(without, Tokens{9}));
 }
 
-// Tokens, features, drafts and corrections in any order: only the final state counts.
 TEST_P(Eagle3NetworkTest, LogitsDependOnTokensAndFeaturesNotHistory) {
-  FeatureNetwork network = fresh();
-  Random random(17);
-  const auto below = [&](std::uint64_t count) {
-    return static_cast<std::uint32_t>(random.below(count));
-  };
-  Tokens tokens;
-  std::uint32_t known = 0;  // features of the first so many positions
-  for (int step = 0; step < 40; ++step) {
-    if (tokens.size() > 40 || (tokens.size() > 1 && below(3) == 0)) {
-      tokens.resize(1 + below(tokens.size() - 1));
-      const auto count = static_cast<std::uint32_t>(tokens.size());
-      network.truncate(count);
-      known = std::min(known, count - below(2));
-      network.truncate_memory(known);
-    }
-    Tokens more(1 + below(4));
-    for (auto& token : more) token = below(testing::kToyVocabulary);
-    tokens.insert(tokens.end(), more.begin(), more.end());
-    const auto count = static_cast<std::uint32_t>(tokens.size());
-    if (const std::uint32_t end = count - std::min(count, below(4)); end > known) {
-      extend(network, known, end - known);
-      known = end;
-    }
-    network.commit(more);
-    const auto logits = read_logits(network);
-    if (below(2) == 0) expand_chain(network, Tokens{below(60), below(60)});
-
-    FeatureNetwork other = fresh();
-    if (known > 0) extend(other, 0, known);
-    other.commit(tokens);
-    ASSERT_EQ(logits, read_logits(other)) << "step " << step;
-  }
+  expect_history_does_not_matter(40, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, Eagle3Test, ::testing::ValuesIn(testing::drafting_backends()),

@@ -8,8 +8,7 @@
 #include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/protocol/activation_codec.h"
 #include "shared/runtime/decoder.h"
-#include "tests/drafting/whole_levels.h"
-#include "tests/runtime/op_test.h"
+#include "tests/drafting/network_test.h"
 #include "tests/support/made_up_rows.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_feature_drafters.h"
@@ -26,35 +25,16 @@ using Tokens = std::vector<std::uint32_t>;
 
 constexpr std::uint32_t kPositions = 300;
 
-class EagleNetworkTest : public testing::OpTest {
+class EagleNetworkTest : public testing::NetworkTest<FeatureNetwork> {
  protected:
-  FeatureNetwork fresh() { return {backend(), toy_eagle_.model(), kPositions}; }
-  static std::vector<float> rows(std::uint32_t first, std::uint32_t count) {
-    return testing::made_up_rows(32, first, count);
-  }
-  static void extend(FeatureNetwork& network, std::uint32_t first, std::uint32_t count) {
-    network.extend_memory(first, rows(first, count));
-  }
-  static Tokens some_tokens(std::uint32_t count) {
-    Tokens tokens;
-    for (std::uint32_t i = 0; i < count; ++i) tokens.push_back(3 + (i * i + 5 * i) % 60);
-    return tokens;
-  }
+  FeatureNetwork fresh() override { return {backend(), toy_eagle_.model(), kPositions}; }
 
   ToyDecoder toy_{4};
   ToyEagle toy_eagle_{toy_, 40};
 };
 
 TEST_P(EagleNetworkTest, DraftedPathMatchesCommittedPathBitForBit) {
-  FeatureNetwork drafted = fresh();
-  extend(drafted, 0, 3);
-  drafted.commit(Tokens{5, 6, 7, 8});
-  const auto along_tree = expand_chain(drafted, Tokens{9, 10, 11});
-
-  FeatureNetwork committed = fresh();
-  extend(committed, 0, 3);
-  committed.commit(Tokens{5, 6, 7, 8, 9, 10, 11});
-  EXPECT_EQ(along_tree, read_logits(committed));
+  expect_drafts_have_the_bits_of_commits(3);
 }
 
 TEST_P(EagleNetworkTest, TokenByTokenMatchesOneCommitBitForBit) {
@@ -69,13 +49,7 @@ TEST_P(EagleNetworkTest, TokenByTokenMatchesOneCommitBitForBit) {
 }
 
 TEST_P(EagleNetworkTest, LevelMatchesSingleNodesBitForBit) {
-  FeatureNetwork together = fresh();
-  FeatureNetwork apart = fresh();
-  for (FeatureNetwork* network : {&together, &apart}) {
-    extend(*network, 0, 3);
-    network->commit(Tokens{5, 6, 7, 8});
-  }
-  testing::expect_levels_have_the_bits_of_their_nodes(together, apart);
+  expect_levels_have_the_bits_of_nodes(3);
 }
 
 TEST_P(EagleNetworkTest, NodeContinuesFeatureOfItsParent) {
@@ -152,7 +126,7 @@ TEST_P(EagleNetworkTest, UsesTargetFeatureOfLastToken) {
   extend(network, 0, 4);
   network.commit(some_tokens(4));
   FeatureNetwork other = fresh();
-  other.extend_memory(0, rows(50, 3));  // rows before it do not matter then
+  other.extend_memory(0, testing::made_up_rows(32, 50, 3));  // rows before it do not matter then
   extend(other, 3, 1);
   other.commit(some_tokens(4));
   EXPECT_EQ(read_logits(network), read_logits(other));
@@ -188,41 +162,8 @@ TEST_P(EagleNetworkTest, TruncatedTokensAndFeaturesLeaveNoTrace) {
   EXPECT_EQ(read_logits(network), read_logits(straight));
 }
 
-// Tokens, features, drafts and corrections in any order: only the final state counts.
 TEST_P(EagleNetworkTest, LogitsDependOnTokensAndFeaturesNotHistory) {
-  FeatureNetwork network = fresh();
-  Random random(17);
-  const auto below = [&](std::uint64_t count) {
-    return static_cast<std::uint32_t>(random.below(count));
-  };
-  Tokens tokens;
-  std::uint32_t known = 0;  // features of the first so many positions
-  for (int step = 0; step < 60; ++step) {
-    if (tokens.size() > 40 || (tokens.size() > 1 && below(3) == 0)) {
-      tokens.resize(1 + below(tokens.size() - 1));
-      const auto count = static_cast<std::uint32_t>(tokens.size());
-      network.truncate(count);
-      known = std::min(known, count - below(2));
-      network.truncate_memory(known);
-    }
-    Tokens more(1 + below(4));
-    for (auto& token : more) token = below(testing::kToyVocabulary);
-    tokens.insert(tokens.end(), more.begin(), more.end());
-    const auto count = static_cast<std::uint32_t>(tokens.size());
-    const std::uint32_t lag = below(4);
-    if (const std::uint32_t end = count - 1 - std::min(count - 1, lag); end > known) {
-      extend(network, known, end - known);
-      known = end;
-    }
-    network.commit(more);
-    const auto logits = read_logits(network);
-    if (below(2) == 0) expand_chain(network, Tokens{below(60), below(60)});
-
-    FeatureNetwork other = fresh();
-    if (known > 0) extend(other, 0, known);
-    other.commit(tokens);
-    ASSERT_EQ(logits, read_logits(other)) << "step " << step;
-  }
+  expect_history_does_not_matter(60, 1);
 }
 
 TEST_P(EagleNetworkTest, DraftsWithoutAnyFeature) {

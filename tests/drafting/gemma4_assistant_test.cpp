@@ -10,18 +10,15 @@
 #include "shared/drafting/kinds.h"
 #include "shared/model/fingerprint.h"
 #include "tests/drafting/damaged_bundle.h"
-#include "tests/drafting/whole_levels.h"
-#include "tests/runtime/op_test.h"
+#include "tests/drafting/network_test.h"
 #include "tests/support/assistant_bundle.h"
 #include "tests/support/expect.h"
 #include "tests/support/family_models.h"
-#include "tests/support/made_up_rows.h"
 
 namespace edgedraft {
 namespace {
 
 using testing::AssistantBundle;
-using testing::expand_chain;
 using testing::FamilyModel;
 using testing::read_logits;
 using Tokens = std::vector<std::uint32_t>;
@@ -99,61 +96,23 @@ TEST_P(AssistantTest, DraftsTheTokensOfLlamaCpp) {
   }
 }
 
-class AssistantNetworkTest : public testing::OpTest {
+class AssistantNetworkTest : public testing::NetworkTest<AssistantNetwork> {
  protected:
-  static constexpr std::uint32_t kPositions = 300;
-
-  AssistantNetwork fresh() { return {backend(), bundle_.model(), kPositions}; }
-  static void extend(AssistantNetwork& network, std::uint32_t first, std::uint32_t count) {
-    network.extend_memory(first, testing::made_up_rows(network.activation_cols(), first, count));
-  }
-  static Tokens some_tokens(std::uint32_t count) {
-    Tokens tokens;
-    for (std::uint32_t i = 0; i < count; ++i) tokens.push_back(3 + (i * i + 5 * i) % 400);
-    return tokens;
-  }
+  AssistantNetwork fresh() override { return {backend(), bundle_.model(), 300}; }
 
   AssistantBundle bundle_{testing::kAssistants.back()};
 };
 
 TEST_P(AssistantNetworkTest, DraftedPathMatchesCommittedPathBitForBit) {
-  AssistantNetwork drafted = fresh();
-  extend(drafted, 0, 3);
-  drafted.commit(Tokens{5, 6, 7, 8});
-  const auto along_tree = expand_chain(drafted, Tokens{9, 10, 11});
-  AssistantNetwork committed = fresh();
-  extend(committed, 0, 3);
-  committed.commit(Tokens{5, 6, 7, 8, 9, 10, 11});
-  EXPECT_EQ(along_tree, read_logits(committed));
+  expect_drafts_have_the_bits_of_commits(3);
 }
 
 TEST_P(AssistantNetworkTest, LevelMatchesSingleNodesBitForBit) {
-  AssistantNetwork together = fresh();
-  AssistantNetwork apart = fresh();
-  for (AssistantNetwork* network : {&together, &apart}) {
-    extend(*network, 0, 40);
-    network->commit(some_tokens(41));
-  }
-  testing::expect_levels_have_the_bits_of_their_nodes(together, apart);
+  expect_levels_have_the_bits_of_nodes(40);
 }
 
 TEST_P(AssistantNetworkTest, TruncatedTokensAndRowsLeaveNoTrace) {
-  for (const std::uint32_t kept : {0u, 1u, 4u}) {
-    AssistantNetwork network = fresh();
-    extend(network, 0, 9);
-    network.commit(some_tokens(12));
-    network.truncate(kept);
-    network.truncate_memory(kept);
-    EXPECT_EQ(network.committed_count(), kept);
-    AssistantNetwork straight = fresh();
-    extend(straight, 0, kept);
-    if (kept > 0) straight.commit(some_tokens(kept));
-    for (AssistantNetwork* each : {&network, &straight}) {
-      extend(*each, kept, 2);
-      each->commit(Tokens{30, 31, 32});
-    }
-    EXPECT_EQ(read_logits(network), read_logits(straight)) << kept;
-  }
+  expect_truncation_leaves_no_trace();
 }
 
 // Rows of a long prompt arrive newest first, and rows may be ahead of the tokens.
@@ -173,19 +132,8 @@ TEST_P(AssistantNetworkTest, OrderOfArrivalLeavesNoTrace) {
   EXPECT_EQ(read_logits(pieces), read_logits(at_once));
 }
 
-// A full context of tokens and rows, and a text without any row.
 TEST_P(AssistantNetworkTest, FillsItsContext) {
-  AssistantNetwork network = fresh();
-  extend(network, 0, kPositions + 20);
-  network.commit(some_tokens(kPositions));
-  EXPECT_EQ(network.committed_count(), kPositions);
-  AssistantNetwork pieces = fresh();
-  AssistantNetwork at_once = fresh();
-  const Tokens text = some_tokens(kPositions - 10);
-  pieces.commit(std::span(text).first(230));
-  pieces.commit(std::span(text).subspan(230));
-  at_once.commit(text);
-  EXPECT_EQ(read_logits(pieces), read_logits(at_once));
+  expect_context_can_be_filled();
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, AssistantTest, ::testing::ValuesIn(testing::drafting_backends()),

@@ -8,11 +8,9 @@
 #include "shared/drafting/state_tap.h"
 #include "shared/model/fingerprint.h"
 #include "tests/drafting/damaged_bundle.h"
-#include "tests/drafting/whole_levels.h"
-#include "tests/runtime/op_test.h"
+#include "tests/drafting/network_test.h"
 #include "tests/support/expect.h"
 #include "tests/support/family_models.h"
-#include "tests/support/made_up_rows.h"
 #include "tests/support/own_drafter.h"
 #include "tests/support/toy_feature_drafters.h"
 
@@ -20,7 +18,6 @@ namespace edgedraft {
 namespace {
 
 using nlohmann::json;
-using testing::expand_chain;
 using testing::FamilyModel;
 using testing::OwnDrafter;
 using testing::read_logits;
@@ -107,43 +104,20 @@ TEST_P(MtpTest, DraftsTheTokensOfLlamaCpp) {
   }
 }
 
-class MtpNetworkTest : public testing::OpTest {
+class MtpNetworkTest : public testing::NetworkTest<FeatureNetwork> {
  protected:
-  static constexpr std::uint32_t kPositions = 400;
-
-  FeatureNetwork fresh() { return {backend(), toy_mtp_.model, kPositions}; }
-  static void extend(FeatureNetwork& network, std::uint32_t first, std::uint32_t count) {
-    network.extend_memory(first, testing::made_up_rows(32, first, count));
-  }
-  static Tokens some_tokens(std::uint32_t count) {
-    Tokens tokens;
-    for (std::uint32_t i = 0; i < count; ++i) tokens.push_back(3 + (i * i + 5 * i) % 60);
-    return tokens;
-  }
+  FeatureNetwork fresh() override { return {backend(), toy_mtp_.model, 400}; }
 
   testing::ToyDecoder toy_{4};
   testing::ToyMtp toy_mtp_{toy_, 40};
 };
 
 TEST_P(MtpNetworkTest, DraftedPathMatchesCommittedPathBitForBit) {
-  FeatureNetwork drafted = fresh();
-  extend(drafted, 0, 3);
-  drafted.commit(Tokens{5, 6, 7, 8});
-  const auto along_tree = expand_chain(drafted, Tokens{9, 10, 11});
-  FeatureNetwork committed = fresh();
-  extend(committed, 0, 3);
-  committed.commit(Tokens{5, 6, 7, 8, 9, 10, 11});
-  EXPECT_EQ(along_tree, read_logits(committed));
+  expect_drafts_have_the_bits_of_commits(3);
 }
 
 TEST_P(MtpNetworkTest, LevelMatchesSingleNodesBitForBit) {
-  FeatureNetwork together = fresh();
-  FeatureNetwork apart = fresh();
-  for (FeatureNetwork* network : {&together, &apart}) {
-    extend(*network, 0, 5);
-    network->commit(some_tokens(6));
-  }
-  testing::expect_levels_have_the_bits_of_their_nodes(together, apart);
+  expect_levels_have_the_bits_of_nodes(5);
 }
 
 // The first token is an input, so a change of it changes every draft.
@@ -158,37 +132,11 @@ TEST_P(MtpNetworkTest, AttendsToTheFirstToken) {
 }
 
 TEST_P(MtpNetworkTest, TruncatedTokensAndFeaturesLeaveNoTrace) {
-  for (const std::uint32_t kept : {0u, 1u, 4u}) {
-    FeatureNetwork network = fresh();
-    extend(network, 0, 9);
-    network.commit(some_tokens(12));
-    network.truncate(kept);
-    network.truncate_memory(kept);
-    EXPECT_EQ(network.committed_count(), kept);
-    FeatureNetwork straight = fresh();
-    extend(straight, 0, kept);
-    if (kept > 0) straight.commit(some_tokens(kept));
-    for (FeatureNetwork* each : {&network, &straight}) {
-      extend(*each, kept, 2);
-      each->commit(Tokens{30, 31, 32});
-    }
-    EXPECT_EQ(read_logits(network), read_logits(straight)) << kept;
-  }
+  expect_truncation_leaves_no_trace();
 }
 
-// A full context of tokens and features, and a text without any feature.
 TEST_P(MtpNetworkTest, FillsItsContext) {
-  FeatureNetwork network = fresh();
-  extend(network, 0, kPositions + 20);
-  network.commit(some_tokens(kPositions));
-  EXPECT_EQ(network.committed_count(), kPositions);
-  FeatureNetwork pieces = fresh();
-  FeatureNetwork at_once = fresh();
-  const Tokens text = some_tokens(kPositions - 100);
-  pieces.commit(std::span(text).first(290));
-  pieces.commit(std::span(text).subspan(290));
-  at_once.commit(text);
-  EXPECT_EQ(read_logits(pieces), read_logits(at_once));
+  expect_context_can_be_filled();
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, MtpTest, ::testing::ValuesIn(testing::drafting_backends()),
