@@ -21,6 +21,8 @@ MEDUSA fixtures (medusa/medusa-1 with heads of its own, medusa/medusa-2 without;
     round<r>.tokens [n + 1] int32, round<r>.head_logits [K, V]   after the feature of token n - 1
 Fixtures of Speculative Streaming (multistream/multistream-2; the target is moa/target; scaled/multistream-2):
     round<r>.tokens [n + 1] int32, round<r>.stream_logits [G, V]   of the streams of token n - 1
+DFlash fixtures (dflash/dflash; the target is moa/target; scaled/dflash):
+    round<r>.tokens [n + 1] int32, round<r>.mask_logits [S - 1, V]   of the block that begins with the root
 Fixtures of a target with scaled RoPE and biases (scaled/target): scaled/moa-tli1 as MoA's, scaled/eagle as EAGLE's.
 A round's verified tokens are those of the previous round, its root, and the accepted nodes of its tree (ACCEPTED).
 """
@@ -38,6 +40,7 @@ from torch import Tensor
 from checkpoint import llama_config_json, write_folder, write_safetensors
 from model import Llama, LlamaConfig, Trace, causal_mask
 from drafters import eagle
+from drafters.dflash import Dflash, DflashConfig, dflash_config_json
 from drafters.eagle import Eagle, EagleConfig, eagle_config_json
 from drafters.medusa import Medusa, MedusaConfig, medusa_config_json
 from drafters.moa import Moa, MoaConfig, MoaState, moa_config_json
@@ -336,6 +339,30 @@ def write_multistream(folder: str, target: Llama, generator: torch.Generator) ->
     write_safetensors(os.path.join(folder, "expected.safetensors"), expected)
 
 
+def write_dflash(folder: str, target: Llama, generator: torch.Generator) -> None:
+    config = DflashConfig(
+        heads=4,
+        kv_heads=2,
+        ffn=24,
+        layers=2,
+        states=[1, target.config.num_hidden_layers],
+        mask_token=5,
+        block=5,
+    )
+    drafter = Dflash(target.config, config)
+    randomise(drafter, generator)
+    write_folder(folder, dflash_config_json(target.config, config), drafter.state_dict())
+    expected: Dict[str, Tensor] = {}
+    for index, (sequence, _, _) in enumerate(verified_rounds(generator)):
+        trace = target(torch.tensor([sequence[:-1]]))
+        root, position = torch.tensor([sequence[-1:]]), torch.tensor([[len(sequence) - 1]])
+        expected[f"round{index}.tokens"] = ints(sequence)
+        expected[f"round{index}.mask_logits"] = target.head(
+            drafter(target, trace, root, position)[0, 0]
+        )
+    write_safetensors(os.path.join(folder, "expected.safetensors"), expected)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -368,6 +395,9 @@ def main() -> None:
         generator = torch.Generator().manual_seed(options.seed + 500)
         for folder, model in (("multistream", target), ("scaled", scaled)):
             write_multistream(os.path.join(options.out, folder, "multistream-2"), model, generator)
+        generator = torch.Generator().manual_seed(options.seed + 600)
+        for folder, model in (("dflash", target), ("scaled", scaled)):
+            write_dflash(os.path.join(options.out, folder, "dflash"), model, generator)
     total = sum(
         os.path.getsize(os.path.join(root, file))
         for root, _, files in os.walk(options.out)

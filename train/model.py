@@ -223,7 +223,7 @@ class Trace:
 
     logits: Optional[Tensor]  # [B, T, V]; None without the head
     feature: Tensor  # [B, T, E] after the final norm: the head's input
-    streams: List[Tensor]  # L tensors [B, T, E]: the residual stream entering each layer
+    streams: List[Tensor]  # L + 1 tensors [B, T, E]: what enters each layer and the final norm
     keys: List[Tensor]  # L tensors [B, K, T, D], after RoPE
     values: List[Tensor]  # L tensors [B, K, T, D]
 
@@ -323,6 +323,7 @@ class Llama(nn.Module):
             x, k, v = layer(x, rope, mask, past[index] if past else None)
             keys.append(k)
             values.append(v)
+        streams.append(x)
         feature = self.model.norm(x)
         return Trace(self.head(feature) if head else None, feature, streams, keys, values)
 

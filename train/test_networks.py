@@ -505,6 +505,7 @@ class TracesTest(unittest.TestCase):
         "hass-2",
         "medusa",
         "multistream-2",
+        "dflash",
         "independent",
     )
 

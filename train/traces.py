@@ -63,7 +63,9 @@ class Traces:
             None,
             feature[0],
             **{
-                field: [found.get(field, {}).get(layer) for layer in range(count)]
+                field: [
+                    found.get(field, {}).get(layer) for layer in range(count + (field == "streams"))
+                ]
                 for field in LISTS
             },
         )

@@ -5,6 +5,7 @@ To add a kind, add a file with a subclass of ``Kind`` and an entry in ``KINDS``;
 
 from __future__ import annotations
 
+from drafters.dflash import DflashKind
 from drafters.eagle import EagleKind
 from drafters.independent import IndependentKind
 from drafters.kind import Kind
@@ -12,7 +13,14 @@ from drafters.medusa import MedusaKind
 from drafters.moa import MoaKind
 from drafters.multistream import MultistreamKind
 
-KINDS = (MoaKind(), EagleKind(), MedusaKind(), MultistreamKind(), IndependentKind())
+KINDS = (
+    MoaKind(),
+    EagleKind(),
+    MedusaKind(),
+    MultistreamKind(),
+    DflashKind(),
+    IndependentKind(),
+)
 
 
 def kind_of(name: str) -> Kind:

@@ -400,7 +400,7 @@ class MoaKind(Kind):
         )
         compared = [(feature, trace.feature)]
         if drafter.config.tli > 0:
-            compared.append((out, trace.streams[-drafter.config.tli]))
+            compared.append((out, trace.streams[-drafter.config.tli - 1]))
         return [Guess(feature, compared)]
 
     def draft_chain(
