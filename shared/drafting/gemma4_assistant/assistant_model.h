@@ -1,17 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "shared/base/error.h"
 #include "shared/drafting/bundle_config.h"
-#include "shared/drafting/drafter_kind.h"
 #include "shared/model/config.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/gguf.h"
-#include "shared/model/model_plan.h"
 
 namespace edgedraft {
 
@@ -19,9 +17,21 @@ namespace edgedraft {
 // are those of its target's family under another prefix.
 inline constexpr std::string_view kAssistantArchitecture = "edgedraft-gemma4-assistant";
 inline constexpr std::string_view kAssistantSource = "gemma4-assistant";
+inline constexpr std::string_view kAssistantTargetDim = "embedding_length_out";
+// Number of blocks without keys of their own, which are all blocks.
+inline constexpr std::string_view kAssistantSharedKeys = "attention.shared_kv_layers";
+
+// A key under the assistant's own architecture.
+std::string assistant_key(std::string_view name);
 
 // Keys and values of a layer of the target, which blocks of the assistant attend to.
 struct AssistantMemory {
+  // In a bundle.
+  struct Names {
+    const char* layer;
+    const char* key_norm;
+  };
+
   std::uint32_t layer = 0;   // among the target's layers with keys of their own
   HeadShape heads;           // those of the blocks
   std::uint32_t window = 0;  // 0: none
@@ -30,6 +40,7 @@ struct AssistantMemory {
   // then the normed product, and keys follow from them.
   TensorView key_norm = {};
 
+  const Names& names() const;
   std::uint32_t cols() const { return (key_norm.present() ? 1 : 2) * heads.kv_cols(); }
 };
 
@@ -57,14 +68,12 @@ struct AssistantModel {
 
 // Every shape is checked. Errors    bad_file naming the key or tensor; unsupported
 Result<AssistantModel> read_assistant(const GgufFile& file);
-
-// Whether the path is a GGUF file of an assistant.
-bool is_assistant_file(const std::filesystem::path& drafter);
-// Errors    unsupported: the target is of another family
-Result<void> check_assistant_target(const DecoderConfig& target);
-// Plans the bundle of an assistant's GGUF file.
-//
-// Errors    io, bad_file, unsupported; mismatch: the assistant was made for another target
-Result<ModelPlan> plan_assistant_bundle(const BundleSource& source);
+// As above, of the parts that an assistant's own file has under the same names: blocks, memories
+// without their layers, and the final norm.
+Result<AssistantModel> read_assistant_blocks(const GgufFile& file);
+// Blocks and memories without tensors.
+// `blocks`: the plan of the target's family
+// Errors    bad_file, unsupported
+Result<AssistantModel> plan_assistant(DecoderConfig blocks, std::uint32_t target_dim);
 
 }  // namespace edgedraft

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shared/drafting/gemma4_assistant/assistant_network.h"
+#include "shared/drafting/gemma4_assistant/assistant_source.h"
 #include "shared/drafting/gemma4_assistant/assistant_tap.h"
 #include "shared/drafting/network_kind.h"
 
@@ -50,7 +51,7 @@ const DrafterKind kGemma4AssistantKind = {
     .name = "gemma4-assistant",
     .is_bundle = has_architecture<kAssistantArchitecture>,
     .read = read_network<Assistant, read_assistant>,
-    .is_source = is_assistant_file,
+    .is_source = is_assistant_source,
     .plan_bundle = plan_assistant_bundle,
     .takes_target = check_assistant_target,
     .is_from_target = [](std::string_view tensor) { return tensor == "token_embd.weight"; }};
