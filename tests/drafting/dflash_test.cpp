@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -265,6 +266,9 @@ TEST_P(DflashBundleTest, RefusesSourcesThatItWouldDraftWronglyFrom) {
     expect_refused({.cut_tensor = name}, name);
   }
   expect_refused({.copies = {{"blk.0.attn_norm", "selector_hidden"}}}, "DFlash2");
+  expect_refused({.copies = {{"blk.0.attn_norm", "blk.0.attn_conv_base"}}}, "DFlash2");
+  expect_refused({.copies = {{"blk.0.attn_norm", "markov_w1"}}}, "DSpark");
+  expect_refused({.copies = {{"blk.0.attn_norm", "blk.0.attn_sinks"}}}, "attn_sinks");
   expect_refused({.key = "tokenizer.ggml.mask_token_id"}, "mask_token_id");
   expect_refused({.u32s = {{"dflash.block_size", 1}}}, "block has 1 tokens");
   expect_refused({.i32s = {{"dflash.target_layers", {1, 99}}}}, "layer 99");
@@ -290,6 +294,7 @@ test::HfCheckpoint checkpoint_of(const GgufFile& file, const DflashModel& model)
       {"rms_norm_eps", shape.rms_epsilon},
       {"rope_theta", decoder.rope.theta},
       {"block_size", model.config.block_size},
+      {"is_causal", model.config.causal},
       {"dflash_config", {{"mask_token_id", model.config.mask_token}, {"target_layer_ids", ids}}}};
   json types;
   for (const LayerPlan& layer : decoder.layers) {
@@ -329,15 +334,43 @@ test::HfCheckpoint checkpoint_of(const GgufFile& file, const DflashModel& model)
   return checkpoint;
 }
 
-TEST_P(DflashBundleTest, FolderGivesTheBundleOfTheFile) {
-  const auto bundle_of = [&](const test::HfCheckpoint& checkpoint) {
+class DflashFolderTest : public DflashBundleTest {
+ protected:
+  Result<void> bundle_of(const test::HfCheckpoint& checkpoint) {
     checkpoint.write(directory_);
     return make_bundle({.target = own_.target_path(),
                         .drafter = directory_.path(),
                         .output = directory_ / "bundle.gguf",
                         .type = DType::f32});
-  };
+  }
+  // The bundle in memory, of which `model` has views.
+  const DflashModel& converted(const test::HfCheckpoint& checkpoint) {
+    const auto made = bundle_of(checkpoint);
+    EXPECT_TRUE(made) << made.error().message;
+    file_.emplace(GgufFile::open(directory_ / "bundle.gguf").value());
+    model_ = read_dflash(*file_).value();
+    return model_;
+  }
+  // Logits after a made-up context.
+  static std::vector<float> logits_of(const DflashModel& model) {
+    const auto backend = make_cpu_backend({.threads = 1});
+    DflashWeights weights(*backend, model, 64);
+    const KvCache cache = weights.make_cache();
+    weights.store_context(cache, 0, made_up_rows(kDim, 0, 20));
+    const std::uint32_t last = 7;
+    return testing::read_matrix(
+        *backend,
+        weights.logits(cache, {.context_first = 0, .first = 20, .tokens = std::span(&last, 1)}));
+  }
+
   test::HfCheckpoint checkpoint = checkpoint_of(own_.file(), own_.model());
+
+ private:
+  std::optional<GgufFile> file_;
+  DflashModel model_;
+};
+
+TEST_P(DflashFolderTest, FolderGivesTheBundleOfTheFile) {
   const auto made = bundle_of(checkpoint);
   ASSERT_TRUE(made) << made.error().message;
   const GgufFile file = GgufFile::open(directory_ / "bundle.gguf").value();
@@ -352,16 +385,93 @@ TEST_P(DflashBundleTest, FolderGivesTheBundleOfTheFile) {
     ASSERT_NE(same, nullptr) << tensor.name;
     EXPECT_TRUE(std::ranges::equal(same->bytes, tensor.bytes)) << tensor.name;
   }
-  checkpoint.config["markov_rank"] = 4;
-  EXPECT_TRUE(fails_with(bundle_of(checkpoint), Errc::unsupported, "markov_rank"));
-  checkpoint.config.erase("markov_rank");
+  for (const auto& [key, kind] : {std::pair("markov_rank", "DSpark"),
+                                  {"sample_from_anchor", "DSpark"},
+                                  {"conv_kernel_size", "DFlash2"}}) {
+    checkpoint.config[key] = 1;
+    EXPECT_TRUE(fails_with(bundle_of(checkpoint), Errc::unsupported, key));
+    EXPECT_TRUE(fails_with(bundle_of(checkpoint), Errc::unsupported, kind));
+    checkpoint.config.erase(key);
+  }
   checkpoint.config["dflash_config"]["target_layer_ids"] = {0, 99};
   EXPECT_TRUE(fails_with(bundle_of(checkpoint), Errc::bad_file, "layer 100"));
   checkpoint.config["dflash_config"].erase("mask_token_id");
   EXPECT_TRUE(fails_with(bundle_of(checkpoint), Errc::bad_file, "mask_token_id"));
 }
 
+TEST_P(DflashFolderTest, SpeculatorsKeepTheirChosenTokens) {
+  const std::uint32_t vocabulary = own_.model().config.vocabulary_count;
+  const Tokens tokens{9, 4, 200, 31};  // rows are in any order
+  std::vector<float> rows(tokens.size() * kDim);
+  std::iota(rows.begin(), rows.end(), 0.0f);
+  checkpoint.add("lm_head.weight", {tokens.size(), kDim}, rows);
+  Bytes differences(tokens.size() * sizeof(std::int64_t));
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    store_le(&differences[row * sizeof(std::int64_t)],
+             std::int64_t{tokens[row]} - static_cast<std::int64_t>(row));
+  }
+  checkpoint.tensors["d2t"] = {"I64", {tokens.size()}, differences};
+  checkpoint.tensors["t2d"] = {"BOOL", {vocabulary}, Bytes(vocabulary)};
+  json& config = checkpoint.config;
+  const json layers = config;
+  config = {{"architectures", {"DFlashDraftModel"}},
+            {"block_size", layers["block_size"]},
+            {"is_causal", layers["is_causal"]},
+            {"mask_token_id", layers["dflash_config"]["mask_token_id"]},
+            {"draft_vocab_size", tokens.size()},
+            {"projector_type", "dflash"},
+            {"gru_hidden_dim", 1024},
+            {"aux_hidden_state_layer_ids", own_.model().fusion.states},
+            {"transformer_layer_config", layers}};
+  config["transformer_layer_config"].erase("dflash_config");
+  const DflashModel& model = converted(checkpoint);
+  EXPECT_EQ(model.config.draft_tokens, (Tokens{4, 9, 31, 200}));
+  EXPECT_EQ(model.config.mask_token, own_.model().config.mask_token);
+  EXPECT_EQ(model.fusion.states, own_.model().fusion.states);
+  std::vector<float> head(rows.size());
+  dequantize_row(DType::f32, model.tensors.output->bytes, head);
+  EXPECT_TRUE(std::ranges::equal(std::span(head).first(kDim), std::span(rows).subspan(kDim, kDim)));
+  config["projector_type"] = "domino";
+  EXPECT_TRUE(fails_with(bundle_of(checkpoint), Errc::unsupported, "Domino"));
+}
+
+TEST_P(DflashFolderTest, ScalesAndCapsLogits) {
+  constexpr float kScale = 0.5f;
+  constexpr float kCap = 2.0f;
+  std::vector<float> expected = logits_of(converted(checkpoint));
+  for (float& value : expected) value = kCap * std::tanh(kScale * value / kCap);
+  checkpoint.config["dflash_config"]["output_multiplier"] = kScale;
+  checkpoint.config["final_logit_softcapping"] = kCap;
+  testing::expect_close(logits_of(converted(checkpoint)), expected, 1e-5);
+  checkpoint.config["final_logit_softcapping"] = -1.0;
+  EXPECT_TRUE(fails_with(bundle_of(checkpoint), Errc::bad_file, "soft cap"));
+}
+
+TEST_P(DflashFolderTest, ScalesEmbeddings) {
+  const std::vector<float> plain = logits_of(converted(checkpoint));
+  checkpoint.config["dflash_config"]["input_embedding_scale"] = 1.0;
+  EXPECT_EQ(logits_of(converted(checkpoint)), plain);
+  checkpoint.config["dflash_config"]["input_embedding_scale"] = 8.0;
+  EXPECT_NE(logits_of(converted(checkpoint)), plain);
+}
+
+// JetSpec's drafters are DFlash's with another mask.
+TEST_P(DflashFolderTest, MasksOfABlockFollowItsKeysElseItsWindows) {
+  const bool has_windows = GetParam() == "dflash-swa";
+  checkpoint.config.erase("is_causal");
+  EXPECT_FALSE(converted(checkpoint).config.causal);
+  EXPECT_TRUE(converted(checkpoint).config.causal_windows);
+  const std::vector<float> inferred = logits_of(converted(checkpoint));
+  checkpoint.config["dflash_config"]["causal_head"] = false;
+  EXPECT_EQ(logits_of(converted(checkpoint)) != inferred, has_windows);
+  checkpoint.config["dflash_config"]["causal_head"] = true;
+  EXPECT_TRUE(converted(checkpoint).config.causal);
+  EXPECT_NE(logits_of(converted(checkpoint)), inferred);
+}
+
 INSTANTIATE_TEST_SUITE_P(Drafters, DflashBundleTest,
+                         ::testing::ValuesIn(testing::kBlockDrafterNames));
+INSTANTIATE_TEST_SUITE_P(Drafters, DflashFolderTest,
                          ::testing::ValuesIn(testing::kBlockDrafterNames));
 
 }  // namespace

@@ -30,7 +30,8 @@ DflashWeights::DflashWeights(Backend& backend, const DflashModel& model,
       scratch_(backend, config_.decoder, kMaskRowsMax),
       x_(backend, kMaskRowsMax, dim()),
       logits_(backend, config_.block_size - 1, head_.rows),
-      masks_(block_masks(config_.block_size, config_.causal)) {
+      masks_(block_masks(config_.block_size, config_.causal)),
+      window_masks_(block_masks(config_.block_size, config_.causal_windows)) {
   for (std::uint32_t i = 0; i < config_.decoder.layer_count; ++i) {
     layers_.push_back({.plan = config_.decoder.plan(i),
                        .weights = store_.add_layer(model.tensors.layers[i]),
@@ -71,17 +72,21 @@ Matrix DflashWeights::logits(const KvCache& cache, const Block& block) {
   tokens.resize(rows, config_.mask_token);
   const Matrix x = x_.rows(rows);
   backend_.embed({.table = embedding_, .tokens = tokens, .y = x});
+  const float embedding_scale = config_.decoder.embedding_scale;
+  if (embedding_scale != 1.0f) backend_.scale({.x = x, .factor = embedding_scale});
 
   // Caches and angles from the context's first position on: windows count the slots that are seen.
   const std::uint32_t begin = block.context_first;
   const std::uint32_t prefix = block.first - begin;
   std::vector<std::uint32_t> positions(rows);
   std::iota(positions.begin(), positions.end(), prefix);
-  const RowBatch batch{
-      .positions = positions, .prefix = prefix, .first_slot = prefix, .masks = masks_};
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     Layer layer = layers_[i];
     layer.cos_sin = layer.cos_sin.row_range(begin, slots_ - begin);
+    const RowBatch batch{.positions = positions,
+                         .prefix = prefix,
+                         .first_slot = prefix,
+                         .masks = layer.plan.window > 0 ? window_masks_ : masks_};
     self_attention(backend_, layer, scratch_, x, batch, cache.keys()[i].run(begin, slots_ - begin),
                    cache.values()[i].run(begin, slots_ - begin));
     feed_forward(backend_, layer, scratch_, x);
@@ -93,6 +98,9 @@ Matrix DflashWeights::logits(const KvCache& cache, const Block& block) {
                      .epsilon = config_.decoder.layer.rms_epsilon});
   const Matrix logits = logits_.rows(masks.rows);
   backend_.matmul({.x = masks, .weight = head_, .bias = {}, .y = logits});
+  if (config_.logit_scale != 1.0f) backend_.scale({.x = logits, .factor = config_.logit_scale});
+  const float cap = config_.decoder.logit_cap;
+  if (cap != 0.0f) backend_.soft_cap({.x = logits, .cap = cap});
   return logits;
 }
 

@@ -58,6 +58,7 @@ class DflashWeights {
   OwnedMatrix x_;
   OwnedMatrix logits_;
   std::vector<AncestorMask> masks_;  // of a block's rows
+  std::vector<AncestorMask> window_masks_;
 };
 
 // Drafts with one pass over a block, which begins after the newest fused state: its first tokens

@@ -1,6 +1,7 @@
 #include "shared/drafting/dflash/dflash_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,24 @@ Result<void> read_windows(const GgufFile& file, DecoderConfig& decoder) {
   for (const std::int32_t window : *windows) {
     LayerPlan& plan = decoder.layers.emplace_back(LayerPlan{.shape = decoder.layer});
     plan.window = static_cast<std::uint32_t>(window);
+  }
+  return {};
+}
+
+// Values that a bundle only has if they change something.
+Result<void> read_scales(const GgufFile& file, DflashConfig& config) {
+  const std::pair<std::string_view, float*> scales[] = {
+      {kDflashEmbeddingScale, &config.decoder.embedding_scale},
+      {kDflashLogitScale, &config.logit_scale},
+      {kDflashLogitCap, &config.decoder.logit_cap}};
+  for (const auto& [key, field] : scales) {
+    if (file.find_value(key) == nullptr) continue;
+    const auto value = file.get_f32(key);
+    if (!value) return value.error();
+    if (!(*value > 0.0f) || !std::isfinite(*value)) {
+      return bad_file(std::string(key) + " is not a finite number above 0");
+    }
+    *field = *value;
   }
   return {};
 }
@@ -55,6 +74,10 @@ Result<DflashConfig> read_config(const GgufFile& file) {
   const auto causal = file.get_bool_or(kDflashCausal, false);
   if (!causal) return causal.error();
   config.causal = *causal;
+  const auto causal_windows = file.get_bool_or(kDflashCausalWindows, *causal);
+  if (!causal_windows) return causal_windows.error();
+  config.causal_windows = *causal_windows;
+  if (auto read = read_scales(file, config); !read) return read.error();
   return config;
 }
 

@@ -23,6 +23,10 @@ inline constexpr std::string_view kDflashWindows = "edgedraft.dflash.windows";
 inline constexpr std::string_view kDflashBlockSize = "edgedraft.dflash.block_size";
 inline constexpr std::string_view kDflashMaskToken = "edgedraft.dflash.mask_token";
 inline constexpr std::string_view kDflashCausal = "edgedraft.dflash.causal";
+inline constexpr std::string_view kDflashCausalWindows = "edgedraft.dflash.causal_windows";
+inline constexpr std::string_view kDflashEmbeddingScale = "edgedraft.dflash.embedding_scale";
+inline constexpr std::string_view kDflashLogitScale = "edgedraft.dflash.logit_scale";
+inline constexpr std::string_view kDflashLogitCap = "edgedraft.dflash.logit_cap";
 
 // A level per token of the block but the first.
 inline constexpr std::uint32_t kDflashBlockSizeMax = kTreeDepthMax + 1;
@@ -32,10 +36,12 @@ inline constexpr std::uint32_t kDflashBlockSizeMax = kTreeDepthMax + 1;
 //
 // Source    DFlash (2026); layout as in llama.cpp
 struct DflashConfig : BundleConfig {
-  DecoderConfig decoder;         // its layers have the windows
+  DecoderConfig decoder;         // its layers have the windows; scale of embeddings, logit cap
   std::uint32_t block_size = 0;  // a token and the masks after it
   std::uint32_t mask_token = 0;
-  bool causal = false;  // whether a block's rows do not see later ones
+  bool causal = false;          // whether a block's rows do not see later ones
+  bool causal_windows = false;  // the same, in layers with a window
+  float logit_scale = 1.0f;     // before the cap
 };
 
 struct DflashTensors {

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "shared/drafting/bundle_parts.h"
 #include "shared/drafting/dflash/dflash_model.h"
+#include "shared/drafting/draft_tokens.h"
 #include "shared/model/convert/hf_config.h"
 #include "shared/model/families/checkpoint_reader.h"
 #include "shared/model/families/layers_of_drafters.h"
@@ -33,7 +36,27 @@ struct BlockKeys {
   std::uint32_t block_size = 0;
   std::uint32_t mask_token = 0;
   bool causal = false;
+  std::optional<bool> causal_windows = {};  // as `causal`
+  // 0: none.
+  float embedding_scale = 0.0f;
+  float logit_scale = 0.0f;
+  float logit_cap = 0.0f;
 };
+
+Result<void> set_scales(const BlockKeys& keys, GgufMetadata& metadata) {
+  const std::tuple<std::string_view, std::string_view, float> scales[] = {
+      {kDflashEmbeddingScale, "scale of embeddings", keys.embedding_scale},
+      {kDflashLogitScale, "scale of logits", keys.logit_scale},
+      {kDflashLogitCap, "logit soft cap", keys.logit_cap}};
+  for (const auto& [key, what, value] : scales) {
+    if (value == 0.0f) continue;
+    if (!(value > 0.0f) || !std::isfinite(value)) {
+      return bad_file("the drafter's " + std::string(what) + " is not a finite number above 0");
+    }
+    metadata.set_f32(std::string(key), value);
+  }
+  return {};
+}
 
 // `target_layers`: the target's number of layers.
 Result<void> set_block(const BlockKeys& keys, std::uint32_t layer_count,
@@ -61,7 +84,10 @@ Result<void> set_block(const BlockKeys& keys, std::uint32_t layer_count,
   metadata.set_u32(std::string(kDflashBlockSize), keys.block_size);
   metadata.set_u32(std::string(kDflashMaskToken), keys.mask_token);
   metadata.set_bool(std::string(kDflashCausal), keys.causal);
-  return {};
+  if (keys.causal_windows) {
+    metadata.set_bool(std::string(kDflashCausalWindows), *keys.causal_windows);
+  }
+  return set_scales(keys, metadata);
 }
 
 Result<void> check_width(const DecoderConfig& drafter, const DecoderConfig& target) {
@@ -89,6 +115,14 @@ Result<BlockKeys> read_block_keys(const GgufFile& file) {
   if (!window) return window.error();
   keys.block_size = *block_size;
   keys.mask_token = *mask_token;
+  const std::pair<const char*, float*> scales[] = {{"embedding_scale", &keys.embedding_scale},
+                                                   {"logit_scale", &keys.logit_scale},
+                                                   {"final_logit_softcapping", &keys.logit_cap}};
+  for (const auto& [key, field] : scales) {
+    const auto value = file.get_f32_or(full(key), 0.0f);
+    if (!value) return value.error();
+    *field = *value;
+  }
   keys.causal = *causal;
   keys.window = *window;
   if (keys.window == 0) return keys;
@@ -105,6 +139,9 @@ Result<void> copy_layer_keys(const GgufFile& file, GgufMetadata& metadata) {
                                std::string_view("attention.causal"),
                                std::string_view("attention.sliding_window"),
                                std::string_view("attention.sliding_window_pattern"),
+                               std::string_view("embedding_scale"),
+                               std::string_view("logit_scale"),
+                               std::string_view("final_logit_softcapping"),
                                std::string_view("rope.dimension_sections")};
   for (const auto& [name, value] : file.metadata()) {
     if (!name.starts_with(kSourceKeys)) continue;
@@ -137,7 +174,8 @@ std::string bundle_name(std::string_view name, const LayerList& list) {
 }
 
 Result<void> check_tensors(const GgufFile& file, const DecoderConfig& drafter,
-                           const DecoderConfig& target, std::size_t state_count) {
+                           const DecoderConfig& target, std::size_t state_count,
+                           const DraftTokenTable& tokens) {
   const std::uint32_t dim = drafter.layer.dim;
   TensorView view;
   TensorReader reader(file, "");
@@ -145,8 +183,12 @@ Result<void> check_tensors(const GgufFile& file, const DecoderConfig& drafter,
   for (const char* name : {"enc.output_norm.weight", "output_norm.weight"}) {
     reader.vector(name, dim, view);
   }
-  for (const char* name : {"token_embd.weight", "output.weight"}) {
-    if (file.find_tensor(name) != nullptr) reader.matrix(name, target.vocabulary_count, dim, view);
+  const std::uint32_t vocabulary = target.vocabulary_count;
+  const std::pair<const char*, std::uint32_t> matrices[] = {
+      {"token_embd.weight", vocabulary},
+      {"output.weight", tokens ? static_cast<std::uint32_t>(tokens->size()) : vocabulary}};
+  for (const auto& [name, rows] : matrices) {
+    if (file.find_tensor(name) != nullptr) reader.matrix(name, rows, dim, view);
   }
   if (reader.error()) return *reader.error();
   for (std::uint32_t i = 0; i < drafter.layer_count; ++i) {
@@ -157,18 +199,34 @@ Result<void> check_tensors(const GgufFile& file, const DecoderConfig& drafter,
   return {};
 }
 
+// Parts of the drafters that were made from DFlash, by their names in both layouts.
+Error not_plain(const std::string& part) {
+  constexpr std::tuple<std::string_view, const char*, const char*> kOthers[] = {
+      {"markov", "DSpark", "a Markov head adds a bias by the token before"},
+      {"conf_proj", "DSpark", "a head estimates confidence"},
+      {"confidence_head", "DSpark", "a head estimates confidence"},
+      {"anchor", "DSpark", "a block's first row predicts too"},
+      {"conv", "DFlash2", "its blocks convolve"},
+      {"selector", "DFlash2", "it selects among candidates of neighbouring tokens"},
+      {"gru", "Domino", "it corrects tokens by those before"},
+      {"hc_", "DSpark of DeepSeek V4", "its layers are DeepSeek V4's"}};
+  for (const auto& [fragment, kind, reason] : kOthers) {
+    if (part.find(fragment) == std::string::npos) continue;
+    return {Errc::unsupported, part + " is one of a " + kind + " drafter: " + reason +
+                                   ", which is not supported; use a DFlash or JetSpec drafter"};
+  }
+  return {Errc::unsupported, part +
+                                 " does not belong to a DFlash drafter; ignoring it would make "
+                                 "drafts bad"};
+}
+
 Result<void> add_tensors(const BundleSource& source, const GgufFile& file,
                          const DecoderConfig& drafter, ModelPlan& plan) {
   LayerList list;
   kQwen3.tensors(drafter.plan(0), list);
   for (const GgufTensor& tensor : file.tensors()) {
     const std::string name = bundle_name(tensor.name, list);
-    if (name.empty()) {
-      return Error{Errc::unsupported,
-                   "the tensor " + std::string(tensor.name) +
-                       " does not belong to a plain DFlash drafter; ignoring it would make drafts "
-                       "bad, and DFlash2, DSpark and reduced vocabularies are not supported"};
-    }
+    if (name.empty()) return not_plain("the tensor " + std::string(tensor.name));
     PlannedTensor planned = copy_of(tensor, name);
     if (source.type && tensor.dims.size() > 1) {
       planned.info.type = stored_type(*source.type, tensor.dims);
@@ -207,10 +265,16 @@ Result<ModelPlan> plan_gguf(const BundleSource& source) {
   if (auto set = set_block(*keys, drafter->layer_count, target->layer_count, plan.metadata); !set)
     return set.error();
   if (auto copied = copy_identity(source.target, plan.metadata); !copied) return copied.error();
-  if (auto checked = check_tensors(*file, *drafter, *target, keys->states.size()); !checked) {
+  const auto tokens = read_draft_table(*file, target->vocabulary_count);
+  if (!tokens) return tokens.error();
+  if (auto checked = check_tensors(*file, *drafter, *target, keys->states.size(), *tokens);
+      !checked) {
     return checked.error();
   }
   if (auto added = add_tensors(source, *file, *drafter, plan); !added) return added.error();
+  if (auto set = set_draft_tokens(*tokens, target->vocabulary_count, plan); !set) {
+    return set.error();
+  }
   plan.files.push_back(std::move(*file));
   return plan;
 }
@@ -230,18 +294,46 @@ Result<std::optional<std::uint32_t>> block_u32(const json& config, const char* k
   return json_u32(json{{key, block_member(config, key)}}, key);
 }
 
-// A published id is of the layer whose output is read, a state that of the layer after it.
+// An id of z-lab is of the layer whose output is read, a state that of the layer after it.
+// Speculators list states.
 Result<std::vector<std::int32_t>> read_states(const json& config) {
-  const json ids = block_member(config, "target_layer_ids");
+  constexpr const char* kStates = "aux_hidden_state_layer_ids";
+  const bool are_states = config.value(kStates, json()).is_array();
+  const std::string key = are_states ? kStates : "target_layer_ids";
+  const json ids = block_member(config, key.c_str());
   std::vector<std::int32_t> states;
-  if (!ids.is_array()) return bad_file("\"target_layer_ids\" is not a list");
+  if (!ids.is_array()) return bad_file('"' + key + "\" is not a list");
   for (const json& id : ids) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= kLayerCountMax) {
-      return bad_file("\"target_layer_ids\" has an entry that is not a layer");
+      return bad_file('"' + key + "\" has an entry that is not a layer");
     }
-    states.push_back(id.get<std::int32_t>() + 1);
+    states.push_back(id.get<std::int32_t>() + (are_states ? 0 : 1));
   }
   return states;
+}
+
+// Whether a block's rows see only earlier ones. Unless a key says so, those of layers with a window
+// do.
+void read_causal(const json& config, BlockKeys& keys) {
+  json all = config.value("is_causal", json());
+  for (const char* key : {"causal", "causal_head"}) {
+    if (all.is_null()) all = block_member(config, key);
+  }
+  keys.causal = all == true;
+  if (all.is_null())
+    keys.causal_windows = block_member(config, "sliding_window_non_causal") != true;
+}
+
+Result<void> read_scales(const json& config, BlockKeys& keys) {
+  const std::pair<const char*, float*> scales[] = {{"input_embedding_scale", &keys.embedding_scale},
+                                                   {"output_multiplier", &keys.logit_scale},
+                                                   {"final_logit_softcapping", &keys.logit_cap}};
+  for (const auto& [key, field] : scales) {
+    const auto value = json_number(json{{key, block_member(config, key)}}, key);
+    if (!value) return value.error();
+    *field = static_cast<float>(value->value_or(0.0));
+  }
+  return {};
 }
 
 Result<std::vector<bool>> read_windowed(const json& config, bool all, std::uint32_t layer_count) {
@@ -267,7 +359,8 @@ Result<BlockKeys> read_block_keys(const json& config, std::uint32_t layer_count)
   if (!*mask_token) return bad_file("\"mask_token_id\" is missing");
   keys.block_size = block_size->value_or(16);
   keys.mask_token = **mask_token;
-  keys.causal = config.value("is_causal", block_member(config, "causal")) == true;
+  read_causal(config, keys);
+  if (auto read = read_scales(config, keys); !read) return read.error();
   const bool all = block_member(config, "use_swa") == true;
   if (!all && config.value("use_sliding_window", json()) != true) return keys;
   const auto own_window = block_u32(config, "swa_window_size");
@@ -283,12 +376,15 @@ Result<BlockKeys> read_block_keys(const json& config, std::uint32_t layer_count)
 }
 
 Result<void> refuse_other_keys(const json& config) {
-  for (const char* key : {"output_multiplier", "final_logit_softcapping", "input_embedding_scale",
-                          "conv_kernel_size", "markov_rank"}) {
-    if (block_member(config, key).is_null()) continue;
-    return Error{Errc::unsupported, '"' + std::string(key) +
-                                        "\" requires a computation that is not supported; only "
-                                        "plain DFlash drafters are"};
+  for (const char* key : {"conv_kernel_size", "selector_rank", "markov_rank", "sample_from_anchor",
+                          "gru_hidden_dim", "hc_mult"}) {
+    const json value = block_member(config, key);
+    const bool is_off = value.is_null() || value == 0 || value == false;
+    // Speculators store Domino's settings in any DFlash drafter.
+    const bool is_unused = key == std::string_view("gru_hidden_dim") &&
+                           config.value("projector_type", json()) != "domino";
+    if (is_off || is_unused) continue;
+    return not_plain('"' + std::string(key) + '"');
   }
   if (config.value("rope_is_neox_style", json()) == false) {
     return Error{Errc::unsupported, "\"rope_is_neox_style\" false is not supported"};
@@ -297,16 +393,27 @@ Result<void> refuse_other_keys(const json& config) {
 }
 
 Result<void> add_dflash(const CheckpointInput& input, ModelPlan& plan) {
-  if (auto known = refuse_other_keys(input.config); !known) return known.error();
-  json layers = input.config;
+  // Speculators nest the layers' keys.
+  json config = input.config;
+  const auto nested = config.find("transformer_layer_config");
+  if (nested != config.end() && nested->is_object()) {
+    const json layers = *nested;
+    for (const auto& [key, value] : layers.items()) {
+      if (config.value(key, json()).is_null() || key == "architectures") config[key] = value;
+    }
+  }
+  if (auto known = refuse_other_keys(config); !known) return known.error();
+  json layers = config;
   for (const char* key : {"use_sliding_window", "sliding_window"}) layers.erase(key);
   layers["architectures"] = {"Qwen3ForCausalLM"};
   auto hf = parse_hf_config(layers, &input.checkpoint);
   if (!hf) return hf.error();
   const DecoderConfig& drafter = hf->decoder;
   if (auto fits = check_width(drafter, input.target); !fits) return fits.error();
-  const auto keys = read_block_keys(input.config, drafter.layer_count);
+  const auto keys = read_block_keys(config, drafter.layer_count);
   if (!keys) return keys.error();
+  const auto tokens = read_draft_table(input.checkpoint, input.target.vocabulary_count);
+  if (!tokens) return tokens.error();
   const GgufKeys layer_keys = hf->metadata.keys();
   for (const auto& [name, value] : layer_keys.metadata()) {
     plan.metadata.set(std::string(name), value);
@@ -315,16 +422,27 @@ Result<void> add_dflash(const CheckpointInput& input, ModelPlan& plan) {
       !set)
     return set.error();
   if (auto copied = copy_identity(input.file, plan.metadata); !copied) return copied.error();
-  copy_vocabulary(input.file, plan);
+  if (*tokens) {
+    plan.tensors.push_back(
+        copy_of(*input.file.find_tensor("token_embd.weight"), "token_embd.weight"));
+  } else {
+    copy_vocabulary(input.file, plan);
+  }
   for (const auto& [name, values] : hf->vectors) {
     if (name == "rope_freqs.weight") add_divisors({.frequency_divisors = values}, "", plan);
   }
   const std::uint64_t dim = drafter.layer.dim;
   const std::uint64_t vocabulary = input.target.vocabulary_count;
   CheckpointReader reader(input.checkpoint, input.type, plan);
-  // Copies of the target's.
+  // Copies of the target's, but for a head of chosen rows.
   reader.leave_out("embed_tokens.weight", {vocabulary, dim});
-  reader.leave_out("lm_head.weight", {vocabulary, dim});
+  if (*tokens) {
+    reader.add("lm_head.weight", "output.weight", {(*tokens)->size(), dim}, 0);
+  } else {
+    reader.leave_out("lm_head.weight", {vocabulary, dim});
+  }
+  leave_out_draft_tokens(reader);
+  reader.leave_out_all("verifier_");
   reader.add("fc.weight", "fc.weight", {dim, keys->states.size() * dim}, 0);
   reader.add(kHiddenNorm, "fc_norm.weight", {dim}, 0);
   reader.add("norm.weight", "output_norm.weight", {dim}, 0);
@@ -336,7 +454,7 @@ Result<void> add_dflash(const CheckpointInput& input, ModelPlan& plan) {
   }
   reader.refuse_others();
   if (reader.error()) return *reader.error();
-  return {};
+  return set_draft_tokens(*tokens, input.target.vocabulary_count, plan);
 }
 
 }  // namespace

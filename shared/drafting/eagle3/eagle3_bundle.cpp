@@ -9,6 +9,7 @@
 
 #include "shared/base/check.h"
 #include "shared/drafting/bundle_parts.h"
+#include "shared/drafting/draft_tokens.h"
 #include "shared/drafting/eagle3/eagle3_model.h"
 #include "shared/model/convert/convert.h"
 #include "shared/model/convert/hf_config.h"
@@ -35,77 +36,6 @@ std::optional<std::string> layer_prefix_of(const SafetensorsModel& checkpoint) {
     if (checkpoint.find(std::string(prefix) + "hidden_norm.weight") != nullptr) return prefix;
   }
   return {};
-}
-
-PlannedTensor* find_planned(ModelPlan& plan, std::string_view name) {
-  const auto found = std::ranges::find_if(
-      plan.tensors, [&](const PlannedTensor& tensor) { return tensor.info.name == name; });
-  return found == plan.tensors.end() ? nullptr : &*found;
-}
-
-Error wrong_table(std::string message) {
-  return {Errc::bad_file, std::string(kGgufTokenTable) + " " + std::move(message)};
-}
-
-// `tokens`: the target's token of each row of the drafter's head, in any order. Sorts the rows by
-// token, as bundles have them.
-Result<void> set_draft_tokens(std::span<const std::int64_t> tokens, std::uint32_t vocabulary_count,
-                              ModelPlan& plan) {
-  PlannedTensor* const head = find_planned(plan, kHead);
-  if (head == nullptr) return wrong_table("belongs to a head, which the drafter does not have");
-  if (head->info.dims.size() != 2 || head->info.dims[1] != tokens.size()) {
-    return wrong_table("has " + std::to_string(tokens.size()) +
-                       " entries, not one per row of the head");
-  }
-  std::vector<std::pair<std::uint32_t, std::size_t>> order;
-  for (std::size_t row = 0; row < tokens.size(); ++row) {
-    if (tokens[row] < 0 || tokens[row] >= vocabulary_count) {
-      return wrong_table("lists the token " + std::to_string(tokens[row]) +
-                         ", outside the target's vocabulary of " +
-                         std::to_string(vocabulary_count) + " tokens");
-    }
-    order.emplace_back(static_cast<std::uint32_t>(tokens[row]), row);
-  }
-  std::ranges::sort(order);
-  std::vector<std::uint32_t> sorted;
-  bool is_moved = false;
-  for (const auto& [token, row] : order) {
-    if (!sorted.empty() && sorted.back() == token) {
-      return wrong_table("lists the token " + std::to_string(token) + " twice");
-    }
-    is_moved = is_moved || row != sorted.size();
-    sorted.push_back(token);
-  }
-  if (is_moved) {
-    const std::size_t row_size = head->source.size() / tokens.size();
-    Bytes& rows = plan.made.emplace_back();
-    rows.reserve(head->source.size());
-    for (const auto& [token, row] : order) {
-      const ByteView from = head->source.subspan(row * row_size, row_size);
-      rows.insert(rows.end(), from.begin(), from.end());
-    }
-    head->source = rows;
-  }
-  if (sorted.size() < vocabulary_count) {
-    plan.metadata.set_i32s(std::string(kDraftVocabularyKey), to_d2t(sorted));
-  }
-  return {};
-}
-
-// Elements of a table of I64 or I32; too many are refused before they are read.
-template <class T>
-Result<std::vector<std::int64_t>> table_of(ByteView bytes, std::uint32_t vocabulary_count) {
-  const std::size_t count = bytes.size() / sizeof(T);
-  if (count > vocabulary_count) {
-    return wrong_table("has " + std::to_string(count) + " entries for a vocabulary of " +
-                       std::to_string(vocabulary_count));
-  }
-  std::vector<std::int64_t> values;
-  values.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    values.push_back(load_le<T>(&bytes[i * sizeof(T)]));
-  }
-  return values;
 }
 
 // Adds the target's embedding and head where the drafter has none of its own.
@@ -248,12 +178,10 @@ Result<ModelPlan> plan_gguf(const BundleSource& source) {
   if (auto copied = copy_tensors(*file, *config, source.type, plan); !copied) {
     return in_file(source.drafter, copied.error());
   }
-  if (!file->token_table().empty()) {
-    const auto tokens = table_of<std::int64_t>(file->token_table(), target->vocabulary_count);
-    if (!tokens) return in_file(source.drafter, tokens.error());
-    if (auto set = set_draft_tokens(*tokens, target->vocabulary_count, plan); !set) {
-      return in_file(source.drafter, set.error());
-    }
+  const auto tokens = read_draft_table(*file, target->vocabulary_count);
+  if (!tokens) return in_file(source.drafter, tokens.error());
+  if (auto set = set_draft_tokens(*tokens, target->vocabulary_count, plan); !set) {
+    return in_file(source.drafter, set.error());
   }
   const std::uint32_t dim = config->layer.layer.dim;
   if (auto checked = check_vocabulary(plan, dim, target->vocabulary_count); !checked) {
@@ -339,33 +267,12 @@ Result<Eagle3Config> read_hf_settings(const CheckpointInput& input, ModelPlan& p
                       .norms_states = norms_states->value_or(false)};
 }
 
-// The tokens of the head's rows, which the checkpoint stores as differences; nullopt without them.
-Result<std::optional<std::vector<std::int64_t>>> tokens_of(const SafetensorsModel& checkpoint,
-                                                           std::uint32_t vocabulary_count) {
-  const SafetensorsTensor* const table = checkpoint.find(std::string(kGgufTokenTable));
-  if (table == nullptr) return std::optional<std::vector<std::int64_t>>();
-  const bool is_wide = table->type == "I64";
-  if (!is_wide && table->type != "I32") {
-    return wrong_table("is stored as " + table->type + "; it must be I64 or I32");
-  }
-  auto tokens = is_wide ? table_of<std::int64_t>(table->bytes, vocabulary_count)
-                        : table_of<std::int32_t>(table->bytes, vocabulary_count);
-  if (!tokens) return tokens.error();
-  const auto outside = static_cast<std::int64_t>(vocabulary_count);
-  for (std::size_t row = 0; row < tokens->size(); ++row) {
-    std::int64_t& token = (*tokens)[row];
-    // A difference far outside the vocabulary stays outside, without overflow.
-    token = std::clamp(token, -2 * outside, outside) + static_cast<std::int64_t>(row);
-  }
-  return std::optional(std::move(*tokens));
-}
-
 Result<void> add_eagle3(const CheckpointInput& input, ModelPlan& plan) {
   const auto config = read_hf_settings(input, plan);
   if (!config) return config.error();
   if (auto checked = check_eagle3_sizes(*config); !checked) return checked.error();
   const std::uint32_t vocabulary_count = input.target.vocabulary_count;
-  const auto tokens = tokens_of(input.checkpoint, vocabulary_count);
+  const auto tokens = read_draft_table(input.checkpoint, vocabulary_count);
   if (!tokens) return tokens.error();
   set_config(*config, plan.metadata);
   if (auto copied = copy_identity(input.file, plan.metadata); !copied) return copied.error();
@@ -383,12 +290,10 @@ Result<void> add_eagle3(const CheckpointInput& input, ModelPlan& plan) {
   reader.add_if_there("embed_tokens.weight", kEmbedding, {vocabulary_count, dim}, 0);
   const std::uint64_t head_rows = *tokens ? (*tokens)->size() : vocabulary_count;
   reader.add_if_there("lm_head.weight", kHead, {head_rows, dim}, 0);
-  for (const char* table : {"d2t", "t2d"}) reader.leave_out_all(table);
+  leave_out_draft_tokens(reader);
   reader.refuse_others();
   if (reader.error()) return *reader.error();
-  if (*tokens) {
-    if (auto set = set_draft_tokens(**tokens, vocabulary_count, plan); !set) return set.error();
-  }
+  if (auto set = set_draft_tokens(*tokens, vocabulary_count, plan); !set) return set.error();
   return complete_vocabulary(input.file, input.target, config->layer.layer.dim, plan);
 }
 
