@@ -34,6 +34,8 @@ ordered_json stats_json(const RunReport& report, std::uint64_t seed) {
       {"target_calls", stats.target_calls},
       {"drafted", stats.drafted},
       {"accepted", stats.accepted},
+      {"accepted_prediction_tokens", stats.prediction.accepted},
+      {"rejected_prediction_tokens", stats.prediction.rejected()},
       {"streamed_tokens", stats.streamed_tokens},
       {"streamed_because", stats.streamed_because},
       {"overlap", stats.overlap.empty() ? ordered_json() : ordered_json(stats.overlap)},
@@ -142,6 +144,10 @@ std::string account(const RunReport& report) {
         "{} tokens in {} cycles (tau {:.2f}), {} target passes, {} of {} drafted accepted",
         stats.tokens, stats.cycles, stats.acceptance_length(), stats.target_calls, stats.accepted,
         stats.drafted);
+    if (stats.prediction.proposed > 0) {
+      line += fmt::format(", {} of {} from the prediction", stats.prediction.accepted,
+                          stats.prediction.proposed);
+    }
   } else {
     line = std::to_string(stats.tokens) + " tokens";
     if (stats.target_calls > 0) {

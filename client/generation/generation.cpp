@@ -118,6 +118,7 @@ void Generation::finish() {
   phase_ = Phase::over;
   stats_.tokens = conversation_.answer_count();
   stats_.context_count = server_.context_count;
+  if (parts_.drafter) stats_.prediction = parts_.drafter->prediction_counts();
   stats_.elapsed = answer_.notes.elapsed();
 }
 

@@ -13,6 +13,8 @@ void ApiCounters::add(const GenerationStats& stats) {
   rewritten_tokens += stats.rewritten_tokens;
   drafted += stats.drafted;
   accepted += stats.accepted;
+  prediction_accepted += stats.prediction.accepted;
+  prediction_rejected += stats.prediction.rejected();
   target_passes += stats.target_calls;
 }
 
@@ -32,6 +34,10 @@ std::string metrics_text(const ApiCounters& counters, const Conversations& conve
               counters.rewritten_tokens);
   out.counter("spec_decode_num_draft_tokens_total", "Draft tokens", counters.drafted);
   out.counter("spec_decode_num_accepted_tokens_total", "Draft tokens accepted", counters.accepted);
+  out.counter("prediction_tokens_accepted_total", "Draft tokens of `prediction` accepted",
+              counters.prediction_accepted);
+  out.counter("prediction_tokens_rejected_total", "Draft tokens of `prediction` rejected",
+              counters.prediction_rejected);
   out.counter("target_passes_total", "Passes of the target", counters.target_passes);
   out.gauge("conversations_open", "Conversations held in memory", conversations.open_count());
   out.gauge("requests_processing", "Answers in progress", conversations.busy_count());

@@ -22,6 +22,8 @@ struct ApiCounters {
   std::uint64_t rewritten_tokens = 0;
   std::uint64_t drafted = 0;
   std::uint64_t accepted = 0;
+  std::uint64_t prediction_accepted = 0;
+  std::uint64_t prediction_rejected = 0;
   std::uint64_t target_passes = 0;
 
   // Adds an answer that has ended.

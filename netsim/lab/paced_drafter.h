@@ -5,6 +5,8 @@
 #include <memory>
 #include <span>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "shared/base/clock.h"
 #include "shared/drafting/drafter.h"
@@ -47,6 +49,8 @@ class PacedDrafter final : public Drafter {
     drafter_->add_activations(first, rows);
   }
   void drop_activations(std::uint32_t first) override { drafter_->drop_activations(first); }
+  void predict(std::vector<std::uint32_t> answer) override { drafter_->predict(std::move(answer)); }
+  PredictionCounts prediction_counts() const override { return drafter_->prediction_counts(); }
   bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
   std::span<const float> next_logits() override;
 

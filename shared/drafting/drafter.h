@@ -10,6 +10,14 @@
 
 namespace edgedraft {
 
+// Rows of a client's prediction of its answer.
+struct PredictionCounts {
+  std::uint32_t proposed = 0;
+  std::uint32_t accepted = 0;
+
+  std::uint32_t rejected() const { return proposed - accepted; }
+};
+
 // Proposes tokens on the device. Holds the conversation's tokens: verified ones, followed by those
 // that it wrote itself while the server was away.
 class Drafter {
@@ -32,6 +40,8 @@ class Drafter {
   // The answer after the current tokens may be much like these (PredictedDrafter). Drafters of
   // their own text ignore it.
   virtual void predict(std::vector<std::uint32_t> /*answer*/) {}
+  // Counts since the last predict().
+  virtual PredictionCounts prediction_counts() const { return {}; }
 
   // Grows a tree below the last token. Returns true when it is done, false if the budget ran out
   // first, perhaps while reading tokens. Call again to continue; interrupted steps find the same

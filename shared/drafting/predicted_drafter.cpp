@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "shared/base/check.h"
+#include "shared/speculative/tree_operations.h"
 
 namespace edgedraft {
 namespace {
@@ -62,6 +63,38 @@ void add_run(std::span<const std::uint32_t> prediction, const Place& place, Scor
   }
 }
 
+// The nodes below `root`.
+DraftTree subtree(const DraftTree& tree, std::uint32_t root) {
+  DraftTree below;
+  std::vector<std::uint32_t> row_of(tree.row_count(), 0);
+  for (std::uint32_t row = root + 1; row < tree.row_count(); ++row) {
+    const std::uint32_t parent = tree.parent(row);
+    if (parent != root && row_of[parent] == 0) continue;
+    row_of[row] = below.add(tree.token(row), row_of[parent],
+                            relative_score(tree.score(row), tree.score(root)));
+  }
+  return below;
+}
+
+// The nodes of `tree` for which `keeps(row, whether `known` has the same path)` is true, as far as
+// their ancestors are kept.
+template <class Keeps>
+DraftTree select(const DraftTree& tree, const DraftTree& known, const Keeps& keeps) {
+  DraftTree kept;
+  std::vector<std::uint32_t> row_of(tree.row_count(), 0);
+  std::vector<std::uint32_t> known_row(tree.row_count(), 0);
+  for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
+    const std::uint32_t parent = tree.parent(row);
+    if (parent != 0 && row_of[parent] == 0) continue;
+    if (parent == 0 || known_row[parent] != 0) {
+      known_row[row] = known.child(known_row[parent], tree.token(row));
+    }
+    if (!keeps(row, known_row[row] != 0)) continue;
+    row_of[row] = kept.add(tree.token(row), row_of[parent], tree.score(row));
+  }
+  return kept;
+}
+
 }  // namespace
 
 DraftTree prediction_tree(std::span<const std::uint32_t> prediction,
@@ -98,35 +131,91 @@ class PredictedDrafter::Follower final : public Drafter {
   std::uint32_t token_count() const override { return count_; }
   void append(std::span<const std::uint32_t> tokens) override {
     count_ += static_cast<std::uint32_t>(tokens.size());
-    if (follows()) answer_.insert(answer_.end(), tokens.begin(), tokens.end());
+    if (!follows()) return;
+    for (const std::uint32_t token : tokens) take(token);
   }
   void truncate(std::uint32_t count) override {
     EDGEDRAFT_CHECK(count <= count_);
+    if (count == count_) return;
     count_ = count;
     // An answer that is cut before its start was another request's.
     if (count < first_) return predict({});
-    if (follows()) answer_.resize(count - first_);
+    if (!follows()) return;
+    answer_.resize(count - first_);
+    undecided_ = {};
   }
   void predict(std::vector<std::uint32_t> answer) override {
     prediction_ = std::move(answer);
     answer_.clear();
     first_ = count_;
+    allowance_ = {};
+    counts_ = {};
+    undecided_ = {};
   }
+  PredictionCounts prediction_counts() const override { return counts_; }
   bool follows() const { return !prediction_.empty(); }
   bool grow(TreeGrowth& growth, const GrowthBudget& /*budget*/) override {
+    offered_ = affordable(prediction_tree(prediction_, answer_, growth.shape()));
     growth.clear();
-    growth.add(prediction_tree(prediction_, answer_, growth.shape()));
+    growth.add(offered_);
     growth.finish();
     return true;
   }
+  // Counts the offered rows that are in `merged`, the tree of all drafters, and pays for new ones.
+  void propose(const DraftTree& merged, Score floor);
   std::span<const float> next_logits() override { return {}; }
 
  private:
+  void take(std::uint32_t token);
+  DraftTree affordable(const DraftTree& tree) const;
+
   std::uint32_t count_ = 0;
   std::uint32_t first_ = 0;  // tokens before the answer
   std::vector<std::uint32_t> prediction_;
   std::vector<std::uint32_t> answer_;
+  PredictionAllowance allowance_;
+  PredictionCounts counts_;
+  DraftTree undecided_;  // rows that were proposed below the answer's last token
+  DraftTree offered_;    // rows of the last grow()
 };
+
+void PredictedDrafter::Follower::take(std::uint32_t token) {
+  const std::uint32_t row = undecided_.child(0, token);
+  const Place place = place_after(prediction_, answer_);
+  const bool foretold =
+      place.run >= kRunMin && place.at < prediction_.size() && prediction_[place.at] == token;
+  if (row != 0) {
+    ++counts_.accepted;
+    allowance_.accept();
+  }
+  if (row != 0 || foretold) allowance_.foretell();
+  undecided_ = row != 0 ? subtree(undecided_, row) : DraftTree();
+  answer_.push_back(token);
+}
+
+DraftTree PredictedDrafter::Follower::affordable(const DraftTree& tree) const {
+  std::uint32_t left = allowance_.rows();
+  return select(tree, undecided_, [&](std::uint32_t /*row*/, bool is_known) {
+    if (is_known) return true;
+    if (left == 0) return false;
+    --left;
+    return true;
+  });
+}
+
+void PredictedDrafter::Follower::propose(const DraftTree& merged, Score floor) {
+  std::uint32_t fresh = 0;
+  std::vector<std::uint32_t> place(offered_.row_count(), 0);
+  const DraftTree proposed = select(offered_, undecided_, [&](std::uint32_t row, bool is_known) {
+    place[row] = merged.child(place[offered_.parent(row)], offered_.token(row));
+    if (place[row] == 0 || merged.score(place[row]) < floor) return false;
+    fresh += !is_known;
+    return true;
+  });
+  counts_.proposed += fresh;
+  allowance_.propose(fresh);
+  undecided_ = merge(undecided_, proposed, kTreeNodesMax);
+}
 
 namespace {
 
@@ -153,8 +242,15 @@ void PredictedDrafter::predict(std::vector<std::uint32_t> answer) {
   follower_.predict(std::move(answer));
 }
 
+PredictionCounts PredictedDrafter::prediction_counts() const {
+  return follower_.prediction_counts();
+}
+
 bool PredictedDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
-  return follower_.follows() ? merged_.grow(growth, budget) : drafter_.grow(growth, budget);
+  if (!follower_.follows()) return drafter_.grow(growth, budget);
+  const bool done = merged_.grow(growth, budget);
+  follower_.propose(growth.tree(), growth.floor());
+  return done;
 }
 
 }  // namespace edgedraft

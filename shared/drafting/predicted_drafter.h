@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,8 +21,35 @@ namespace edgedraft {
 DraftTree prediction_tree(std::span<const std::uint32_t> prediction,
                           std::span<const std::uint32_t> answer, const TreeShape& shape);
 
-// Adds a client's prediction of an answer, such as the text to edit, to a drafter's trees. Without
-// a prediction it equals the drafter.
+// Rows that a prediction may still propose. A wrong prediction soon stops costing rows, and one
+// that fits again returns after a few tokens:
+//
+//   rejected rows <= kFirst + kPerHit * tokens that the prediction foretold.
+//
+// A foretold token pays whether or not it was proposed, so a silent prediction costs nothing to
+// watch.
+class PredictionAllowance {
+ public:
+  // Two trees of one text of 32 levels, or the three branches of an edit.
+  static constexpr std::uint32_t kFirst = 64;
+  static constexpr std::uint32_t kPerHit = 2;
+  // Bounds the rows that are rejected in a row after a long text that fitted.
+  static constexpr std::uint32_t kMost = 128;
+
+  std::uint32_t rows() const { return rows_; }
+  // Requires  count <= rows()
+  void propose(std::uint32_t count) { rows_ -= count; }
+  void accept() { earn(1); }
+  void foretell() { earn(kPerHit); }
+
+ private:
+  void earn(std::uint32_t rows) { rows_ = std::min(kMost, rows_ + rows); }
+
+  std::uint32_t rows_ = kFirst;
+};
+
+// Adds a client's prediction of an answer, such as the text to edit, to a drafter's trees, within
+// a PredictionAllowance. Without a prediction it equals the drafter.
 class PredictedDrafter final : public Drafter {
  public:
   explicit PredictedDrafter(std::unique_ptr<Drafter> drafter);
@@ -35,6 +63,7 @@ class PredictedDrafter final : public Drafter {
   }
   void drop_activations(std::uint32_t first) override { merged_.drop_activations(first); }
   void predict(std::vector<std::uint32_t> answer) override;
+  PredictionCounts prediction_counts() const override;
   bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
   std::span<const float> next_logits() override { return merged_.next_logits(); }
 

@@ -64,6 +64,7 @@ class LocalServerTest : public ::testing::Test {
     std::uint32_t conversations = 8;
     std::uint32_t line = 16;
     bool plain = false;
+    bool lockstep = false;      // passes wait for drafts, whatever the machine's speed
     bool writes_alone = false;  // a drafter that needs no activations, instead of the bundle's
     Duration pass_pace{};
     std::string key;
@@ -120,8 +121,8 @@ class LocalServerTest : public ::testing::Test {
                 .kept_bytes_max = setting.kept_bytes,
                 .conversations = {
                     .engine = *engine_,
-                    .parts = [this, plain = setting.plain](
-                                 GenerationObserver& observer) { return parts(observer, plain); },
+                    .parts = [this, setting](
+                                 GenerationObserver& observer) { return parts(observer, setting); },
                     .on_outcome =
                         [this, fails = setting.outcomes_fail](const GenerationOutcome& outcome) {
                           passes_ += outcome.stats.target_calls;
@@ -132,7 +133,7 @@ class LocalServerTest : public ::testing::Test {
                .value();
   }
 
-  Engine::ConversationParts parts(GenerationObserver& observer, bool plain) {
+  Engine::ConversationParts parts(GenerationObserver& observer, const Setting& setting) {
     GenerationOptions options{.tree = TreeShape{.breadth = 3, .depth = 4, .nodes = 12},
                               .tokens_max = 64,
                               .context_count = bundle_.context_count(),
@@ -141,10 +142,8 @@ class LocalServerTest : public ::testing::Test {
                               .resync = wire::ResyncPolicy::check,
                               .resync_wait = std::chrono::hours(1),
                               .hold = std::nullopt};
-    if (plain) {
-      options.tree.reset();
-      options.hold = Hold::lockstep;
-    }
+    if (setting.plain) options.tree.reset();
+    if (setting.plain || setting.lockstep) options.hold = Hold::lockstep;
     return {.open_link = [this](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
               ClientLinkOptions link_options = server_->link_options(bundle_);
               link_options.on_event = std::move(wake);

@@ -119,6 +119,34 @@ TEST_F(LocalServerTest, DraftedAnswersEqualPlainDecoding) {
   EXPECT_GT(answers.size(), 1u);
 }
 
+// The counts have OpenAI's names; other drafts are not in them.
+TEST_F(LocalServerTest, PredictionChangesUsageButNotAnswer) {
+  start({.lockstep = true});
+  const auto predicting = [&](const std::string& text) {
+    return chat(chat_of(kStory, {{"prediction", {{"type", "content"}, {"content", text}}}}));
+  };
+  const auto count_of = [](const json& answer, const std::string& name) {
+    return answer["usage"]["completion_tokens_details"][name + "_prediction_tokens"]
+        .get<std::uint32_t>();
+  };
+  const json plain = chat(chat_of(kStory));
+  const std::string text = plain["choices"][0]["message"]["content"];
+  const auto tokens = plain["usage"]["completion_tokens"].get<std::uint32_t>();
+  EXPECT_EQ(count_of(plain, "accepted") + count_of(plain, "rejected"), 0u);
+
+  const json right = predicting(text);
+  EXPECT_EQ(right["choices"][0]["message"]["content"], text);
+  EXPECT_GT(count_of(right, "accepted"), tokens / 2);
+  EXPECT_LE(count_of(right, "accepted"), tokens);
+
+  std::string junk;
+  for (int i = 0; i < 1000; ++i) junk += std::to_string(i * 7919 % 1000) + " ";
+  const json wrong = predicting(junk);
+  EXPECT_EQ(wrong["choices"][0]["message"]["content"], text);
+  EXPECT_GT(count_of(wrong, "rejected"), 0u);
+  EXPECT_LE(count_of(wrong, "rejected"), 64 + tokens / 4);
+}
+
 TEST_F(LocalServerTest, SamplesChoicesIndependentlyAndRepeatably) {
   const json three = chat_of(kStory, {{"n", 3}, {"temperature", 1.0}, {"seed", 42}});
   const json first = chat(three)["choices"];

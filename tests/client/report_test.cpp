@@ -23,6 +23,7 @@ RunReport report() {
   report.stats.target_calls = 4;
   report.stats.drafted = 62;
   report.stats.accepted = 3;
+  report.stats.prediction = {.proposed = 20, .accepted = 2};
   report.stats.offline_tokens = 1;
   report.stats.rewritten_tokens = 2;
   report.stats.elapsed = 1500ms;
@@ -66,6 +67,8 @@ TEST(ReportTest, HasEveryStableField) {
                       {"tau", 2.5},
                       {"target_calls", 4},
                       {"drafted", 62},
+                      {"accepted_prediction_tokens", 2},
+                      {"rejected_prediction_tokens", 18},
                       {"accepted", 3},
                       {"seconds", 1.5},
                       {"tokens_per_second", 2.0},
@@ -126,7 +129,8 @@ TEST(ReportTest, LinkCountersCoverOneAnswer) {
 
 TEST(ReportTest, AccountNamesOfflineTextOnlyIfPresent) {
   EXPECT_EQ(account(report()),
-            "3 tokens in 2 cycles (tau 2.50), 4 target passes, 3 of 62 drafted accepted; 1000 B "
+            "3 tokens in 2 cycles (tau 2.50), 4 target passes, 3 of 62 drafted accepted, "
+            "2 of 20 from the prediction; 1000 B "
             "up, 70.0 kB down; 500.0 ms per token; 1 written offline, 2 rewritten");
   RunReport online = report();
   online.stats.offline_tokens = 0;

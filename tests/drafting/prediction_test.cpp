@@ -16,16 +16,51 @@ using Tokens = std::vector<std::uint32_t>;
 
 constexpr TreeShape kShape{.breadth = 4, .depth = 16, .nodes = 62};
 
-// Passes of a target that writes `answer` and verifies a tree in each.
-std::uint32_t passes_for(const Tokens& answer, const Tokens& prediction) {
+// A drafter that always proposes its last token again.
+class Repeater final : public Drafter {
+ public:
+  std::uint32_t token_count() const override { return static_cast<std::uint32_t>(tokens_.size()); }
+  void append(std::span<const std::uint32_t> tokens) override {
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  }
+  void truncate(std::uint32_t count) override { tokens_.resize(count); }
+  bool grow(TreeGrowth& growth, const GrowthBudget& /*budget*/) override {
+    growth.clear();
+    growth.add(tokens_.back(), 0, -1.0f);
+    growth.finish();
+    return true;
+  }
+  std::span<const float> next_logits() override { return {}; }
+
+ private:
+  Tokens tokens_;
+};
+
+struct Verified {
   std::uint32_t passes = 0;
-  for (std::size_t at = 0; at < answer.size(); ++passes) {
-    const DraftTree tree = prediction_tree(prediction, std::span(answer).first(at), kShape);
+  PredictionCounts rows;
+};
+
+// A target that writes `answer` and verifies a tree in each pass.
+Verified verified(const Tokens& answer, const Tokens& prediction) {
+  PredictedDrafter drafter(std::make_unique<Repeater>());
+  drafter.append(Tokens{0});
+  drafter.predict(prediction);
+  Verified verified;
+  for (std::size_t at = 0; at < answer.size(); ++verified.passes) {
+    const DraftTree tree = drafter.draft(kShape);
+    const std::size_t first = at;
     std::uint32_t row = 0;
     while (at < answer.size() && (row = tree.child(row, answer[at])) != 0) ++at;
-    ++at;  // the target's own token
+    if (at < answer.size()) ++at;  // the target's own token
+    drafter.append(std::span(answer).subspan(first, at - first));
   }
-  return passes;
+  verified.rows = drafter.prediction_counts();
+  return verified;
+}
+
+std::uint32_t passes_for(const Tokens& answer, const Tokens& prediction) {
+  return verified(answer, prediction).passes;
 }
 
 Tokens with_edit(Tokens text, std::size_t at, std::size_t dropped, const Tokens& inserted) {
@@ -55,9 +90,35 @@ TEST(PredictionTest, EditedWordCostsFewPasses) {
 TEST(PredictionTest, IsFoundWithinLongerAnswer) {
   Random random(2);
   const Tokens text = random_tokens(random, 300, 200);
-  Tokens answer = random_tokens(random, 20, 200);
-  answer.insert(answer.end(), text.begin() + 100, text.end());
-  EXPECT_LE(passes_for(answer, text), 20u + 200 / 17 + 5);
+  for (const std::uint32_t before : {20u, 400u}) {
+    Tokens answer = random_tokens(random, before, 200);
+    answer.insert(answer.end(), text.begin() + 100, text.end());
+    EXPECT_LE(passes_for(answer, text), before + 200 / 17 + 5);
+  }
+}
+
+// Few different tokens, so that the prediction has places for most pairs of the answer.
+TEST(PredictionTest, WrongTextSoonCostsNoRows) {
+  Random random(3);
+  for (const std::uint32_t vocabulary : {40u, 4000u}) {
+    const Tokens junk = random_tokens(random, 2000, vocabulary);
+    const Verified cost = verified(random_tokens(random, 600, vocabulary), junk);
+    EXPECT_LE(cost.rows.rejected(), 600u / 4) << vocabulary;
+    EXPECT_GE(cost.rows.rejected(), 10u) << vocabulary;
+  }
+}
+
+// The counts are those of the trees' own rows.
+TEST(PredictionTest, CountsAcceptedAndRejectedRows) {
+  const Tokens text = {1, 2, 3, 4, 5, 6, 7, 8};
+  const Verified whole = verified(text, text);
+  EXPECT_EQ(whole.passes, 1u);
+  EXPECT_EQ(whole.rows.accepted, 8u);
+  EXPECT_EQ(whole.rows.rejected(), 0u);
+  const Verified half = verified({1, 2, 3, 4, 99}, text);
+  EXPECT_EQ(half.rows.accepted, 4u);
+  EXPECT_EQ(half.rows.rejected(), 4u);
+  EXPECT_EQ(verified(text, {}).rows.proposed, 0u);
 }
 
 TEST(PredictionTest, ScoresFallAlongPathAndRiseWithTheRun) {
@@ -71,26 +132,6 @@ TEST(PredictionTest, ScoresFallAlongPathAndRiseWithTheRun) {
   EXPECT_TRUE(prediction_tree(text, text, kShape).empty());
   EXPECT_TRUE(prediction_tree(text, Tokens(5, 77), kShape).empty());
 }
-
-// A drafter that always proposes its last token again.
-class Repeater final : public Drafter {
- public:
-  std::uint32_t token_count() const override { return static_cast<std::uint32_t>(tokens_.size()); }
-  void append(std::span<const std::uint32_t> tokens) override {
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  }
-  void truncate(std::uint32_t count) override { tokens_.resize(count); }
-  bool grow(TreeGrowth& growth, const GrowthBudget& /*budget*/) override {
-    growth.clear();
-    growth.add(tokens_.back(), 0, -1.0f);
-    growth.finish();
-    return true;
-  }
-  std::span<const float> next_logits() override { return {}; }
-
- private:
-  Tokens tokens_;
-};
 
 TEST(PredictionTest, JoinsDrafterForOneAnswer) {
   PredictedDrafter drafter(std::make_unique<Repeater>());

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "shared/base/clock.h"
+#include "shared/drafting/drafter.h"
 
 namespace edgedraft::client {
 
@@ -17,6 +18,7 @@ struct GenerationStats {
   std::uint32_t target_calls = 0;   // cycles, prompts and resyncs
   std::uint32_t drafted = 0;        // by device and server
   std::uint32_t accepted = 0;
+  PredictionCounts prediction{};
   std::uint32_t streamed_tokens = 0;
   std::string streamed_because;  // reason of the last decision to stream; empty: none
   // The device's last mode in a run, its predicted rate, and the reason.
@@ -42,6 +44,8 @@ struct GenerationStats {
     target_calls += other.target_calls;
     drafted += other.drafted;
     accepted += other.accepted;
+    prediction.proposed += other.prediction.proposed;
+    prediction.accepted += other.prediction.accepted;
     offline_tokens += other.offline_tokens;
     rewritten_tokens += other.rewritten_tokens;
     resyncs += other.resyncs;

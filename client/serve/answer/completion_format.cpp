@@ -1,6 +1,5 @@
 #include "client/serve/answer/completion_format.h"
 
-#include <algorithm>
 #include <chrono>
 #include <string_view>
 #include <utility>
@@ -32,11 +31,11 @@ Json usage_of(const std::vector<FinishedChoice>& choices, std::uint32_t per_prom
   std::uint64_t cached = 0;
   std::uint64_t completion = 0;
   std::uint64_t accepted = 0;
-  std::uint64_t drafted = 0;
+  std::uint64_t rejected = 0;
   for (const FinishedChoice& choice : choices) {
     completion += choice.outcome.stats.tokens;
-    accepted += choice.outcome.stats.accepted;
-    drafted += choice.outcome.stats.drafted;
+    accepted += choice.outcome.stats.prediction.accepted;
+    rejected += choice.outcome.stats.prediction.rejected();
   }
   for (std::size_t i = 0; i < choices.size(); i += per_prompt) {
     prompt += choices[i].outcome.stats.prompt_tokens;
@@ -48,7 +47,7 @@ Json usage_of(const std::vector<FinishedChoice>& choices, std::uint32_t per_prom
           {"prompt_tokens_details", {{"cached_tokens", cached}}},
           {"completion_tokens_details",
            {{"accepted_prediction_tokens", accepted},
-            {"rejected_prediction_tokens", drafted - std::min(drafted, accepted)}}}};
+            {"rejected_prediction_tokens", rejected}}}};
 }
 
 // llama-server's names.
