@@ -128,9 +128,16 @@ Run::Ranked Run::rank() const {
   std::iota(order.begin(), order.end(), 0u);
   std::ranges::stable_sort(order, std::greater<>(),
                            [&](std::uint32_t i) { return nodes[i].probability; });
+  constexpr std::uint32_t kLeftOut = ~0u;
   std::vector<std::uint32_t> index_of(nodes.size() + 1, 0);
   Ranked result;
+  double claim = kClaimMax - overclaimed_;
   for (const std::uint32_t i : order) {
+    if (!nodes[i].guess) claim -= nodes[i].probability;
+    if (index_of[nodes[i].parent] == kLeftOut || (claim < 0.0 && !nodes[i].guess)) {
+      index_of[i + 1] = kLeftOut;
+      continue;
+    }
     result.nodes.push_back(nodes[i]);
     result.nodes.back().parent = index_of[nodes[i].parent];
     result.probabilities.push_back(nodes[i].probability);
@@ -170,12 +177,15 @@ const DraftTree& Run::choose_complete(std::uint32_t length) {
 }
 
 void Run::observe(std::span<const std::uint32_t> path) {
+  overclaimed_ -= kClaimPerToken * static_cast<double>(path.size() + 1);
   for (std::uint32_t row = 1; row <= chosen_.node_count(); ++row) {
     const bool accepted = std::ranges::find(path, row) != path.end();
     const Node& node = chosen_nodes_[row - 1];
     if (node.hint) calibration_.observe(*node.hint, accepted);
+    if (node.hint && !node.guess) overclaimed_ += node.probability - (accepted ? 1.0 : 0.0);
     if (node.guess) guess_calibration_.observe(*node.guess, accepted);
   }
+  overclaimed_ = std::clamp(overclaimed_, 0.0, kClaimMax);
   ranked_.reset();
 }
 

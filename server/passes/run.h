@@ -48,7 +48,9 @@ class Run {
     guesses_ = std::move(guesses);
     ranked_.reset();
   }
-  // Acceptance probabilities of hints and guesses, best first; valid until either changes.
+  // Acceptance probabilities of hints and guesses, best first; valid until either changes. Hints
+  // are left out where they would claim more than the run may: their sum is limited, so that wrong
+  // hints cost other runs little, whatever their scores are (kClaimMax, kClaimPerToken).
   std::span<const double> probabilities() { return ranked().probabilities; }
   // Tree for the next pass: the `count` best nodes within the credit from `length` tokens on.
   const DraftTree& choose(std::uint32_t count, std::uint32_t length);
@@ -79,6 +81,11 @@ class Run {
  private:
   static constexpr std::uint32_t kHintlessPasses = 8;
   static constexpr double kMessagesRemembered = 20.0;
+  // Tokens that hints may claim in vain, first and per chosen token. True claims cancel out, and a
+  // pass takes at most 32 levels. A row joins a pass only if its claim is worth its cost, so vain
+  // claims of 0.1 tokens per token lengthen passes by a tenth at most.
+  static constexpr double kClaimMax = 32.0;
+  static constexpr double kClaimPerToken = 0.1;
 
   bool is_hintless() const { return passes_without_hints_ >= kHintlessPasses; }
 
@@ -112,6 +119,8 @@ class Run {
   // Score calibration differs between the device's drafter and the server's.
   HintCalibration calibration_;
   HintCalibration guess_calibration_;
+  // Tokens that its hints were expected to gain in passes, beyond those that they gained.
+  double overclaimed_ = 0.0;
   // Cached, since it is read several times per pass on the shared compute thread. Reset if hints,
   // guesses or calibration change.
   std::optional<Ranked> ranked_;

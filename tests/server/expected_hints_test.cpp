@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <utility>
 
 #include "server/passes/run.h"
 #include "shared/protocol/limits.h"
 #include "shared/types/prefix_hash.h"
+#include "tests/support/hint_nodes.h"
 
 namespace edgedraft::server {
 namespace {
@@ -101,7 +104,7 @@ TEST(ExpectedHintsTest, ConsidersOnlyBestNodesOfFullTree) {
   const auto length = static_cast<std::uint32_t>(kRunPrompt.size());
   edgedraft::server::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
   for (std::uint32_t i = 0; i < kHintNodesMax; ++i) {
-    run.take(one_hint(i + 1, i, 0, static_cast<std::uint8_t>(i)), Instant());
+    run.take(one_hint(i + 1, i, 0, static_cast<std::uint8_t>(50 + i % 200)), Instant());
   }
   EXPECT_EQ(run.probabilities().size(), kTreeNodesMax);
   EXPECT_EQ(run.choose(1, length).node_count(), 1u);
@@ -129,6 +132,81 @@ TEST(ExpectedHintsTest, UpdatesProbabilitiesOnHintsAndAcceptance) {
   EXPECT_TRUE(run.probabilities().empty());
   run.expect(Tokens{12});
   EXPECT_EQ(run.probabilities().size(), 1u);
+}
+
+// A device that is sure of nonsense, and a device that sends no hints at the moment. Passes take
+// 10 ms and 0.1 ms per hint.
+class VainHintsTest : public ::testing::Test {
+ protected:
+  // Passes of both until the first has chosen `tokens` more. Returns the time of all.
+  double seconds_of(std::size_t tokens, const std::function<wire::Hints()>& hints) {
+    double taken = 0.0;
+    const std::size_t end = text_.size() + tokens;
+    while (text_.size() < end) {
+      run_.take(hints(), Instant());
+      const std::vector<RunOffer> offers{
+          {.probabilities = run_.probabilities(), .history = {.was_hinted = true}},
+          {.history = {.was_hinted = true}}};
+      const HintSelection selection = select_hints({.rows_max = 256}, offers, paced, Instant());
+      const auto length = static_cast<std::uint32_t>(text_.size());
+      const DraftTree& tree = run_.choose(selection.taken[0], length);
+      taken += paced(2 + tree.node_count());
+      std::vector<std::uint32_t> path;
+      Tokens chosen;
+      std::uint32_t row = 0;
+      do {
+        chosen.push_back(token_at(text_.size()));
+        text_.push_back(chosen.back());
+        row = tree.child(row, chosen.back());
+        if (row != 0) path.push_back(row);
+      } while (row != 0);
+      run_.observe(path);
+      run_.advance(chosen, Instant());
+    }
+    return taken;
+  }
+  wire::Hints below_text(std::vector<HintNode> nodes) {
+    wire::Hints hints{.credit = 5000,
+                      .first = next_id_,
+                      .position = static_cast<std::uint32_t>(text_.size()),
+                      .prefix_hash = prefix_hash(text_),
+                      .nodes = std::move(nodes)};
+    next_id_ += static_cast<std::uint32_t>(hints.nodes.size());
+    return hints;
+  }
+  wire::Hints nonsense(std::uint8_t score) {
+    std::vector<HintNode> nodes;
+    for (std::uint32_t branch = 0; branch < 8; ++branch) {
+      for (HintNode node : testing::hint_chain(Tokens(16, 1000 + branch), score)) {
+        nodes.push_back(node);
+      }
+    }
+    return below_text(std::move(nodes));
+  }
+  wire::Hints right(std::uint8_t score) {
+    Tokens follows;
+    for (std::size_t i = 0; i < 4; ++i) follows.push_back(token_at(text_.size() + i));
+    return below_text(testing::hint_chain(follows, score));
+  }
+
+  static double paced(std::uint32_t rows) { return 0.010 + 0.0001 * rows; }
+  static std::uint32_t token_at(std::size_t position) {
+    return 100 + static_cast<std::uint32_t>(position % 50);
+  }
+
+  Tokens text_ = kRunPrompt;
+  std::uint32_t next_id_ = 1;
+  edgedraft::server::Run run_{{.credit = 5000}, kRunPrompt, kVocabulary};
+};
+
+TEST_F(VainHintsTest, HardlyDelayOthersAndRightOnesReturn) {
+  for (const std::uint8_t score : {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{3}}) {
+    text_ = kRunPrompt;
+    next_id_ = 1;
+    run_ = edgedraft::server::Run({.credit = 5000}, kRunPrompt, kVocabulary);
+    EXPECT_LE(seconds_of(400, [&] { return nonsense(score); }), 1.1 * 400 * paced(2)) << int{score};
+    EXPECT_LE(seconds_of(200, [&] { return right(score); }), 0.5 * 200 * paced(2)) << int{score};
+  }
 }
 
 }  // namespace
