@@ -1,6 +1,7 @@
 #include "tests/bench/answer_walk.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -20,16 +21,20 @@ bool is_likeliest(const DraftTree& tree, std::uint32_t right) {
   return likeliest != 0 && tree.token(likeliest) == right;
 }
 
-// Walks along the answer with activations that are `lag` tokens old. Returns, for each root with
-// that lag, whether the likeliest proposal is right.
-std::vector<bool> walk(Drafter& drafter, const WalkedAnswer& answer, std::uint32_t lag,
-                       const TreeShape& shape) {
-  const TreeShape level{
-      .breadth = shape.breadth, .depth = 1, .nodes = std::min(shape.breadth, shape.nodes)};
+// For each root with the lag, whether the likeliest proposal is right; and the time of these trees.
+struct Walk {
   std::vector<bool> hits;
+  Duration drafting{};
+};
+
+// Walks along the answer with activations that are `lag` tokens old.
+Walk walk(Drafter& drafter, const WalkedAnswer& answer, std::uint32_t lag, const TreeShape& shape,
+          const std::function<Instant()>& now) {
+  Walk walk;
   const std::size_t cols = drafter.activation_cols();
   std::uint32_t rows_end = 0;
   for (std::uint32_t root = answer.prompt_count; root + 1 < answer.tokens.size(); ++root) {
+    const Instant began = now();
     const std::uint32_t known = drafter.token_count();
     drafter.append(std::span(answer.tokens).subspan(known, root + 1 - known));
     const std::uint32_t in_answer = root - answer.prompt_count;
@@ -40,16 +45,20 @@ std::vector<bool> walk(Drafter& drafter, const WalkedAnswer& answer, std::uint32
       rows_end = end;
     }
     if (in_answer < lag) continue;
-    hits.push_back(is_likeliest(drafter.draft(level), answer.tokens[root + 1]));
+    const DraftTree tree = drafter.draft(shape);
+    if (!walk.hits.empty()) walk.drafting += now() - began;
+    walk.hits.push_back(is_likeliest(tree, answer.tokens[root + 1]));
   }
-  return hits;
+  return walk;
 }
 
-void count_lag(const std::vector<bool>& hits, const std::vector<bool>& without, Lag& lag) {
-  for (const bool hit : hits) lag.with.add(hit);
-  for (std::size_t i = without.size() - hits.size(); i < without.size(); ++i) {
+void count_lag(const Walk& walk, const std::vector<bool>& without, Lag& lag) {
+  for (const bool hit : walk.hits) lag.with.add(hit);
+  for (std::size_t i = without.size() - walk.hits.size(); i < without.size(); ++i) {
     lag.without.add(without[i]);
   }
+  lag.drafting += walk.drafting;
+  lag.cycles += walk.hits.empty() ? 0 : walk.hits.size() - 1;
 }
 
 }  // namespace
@@ -97,14 +106,19 @@ Result<WalkedAnswer> walked_answer(const TargetSession& session, std::uint32_t p
   return answer;
 }
 
+std::optional<double> Lag::milliseconds_per_cycle() const {
+  if (cycles == 0) return {};
+  return std::chrono::duration<double, std::milli>(drafting).count() / static_cast<double>(cycles);
+}
+
 void count_lags(const std::function<std::unique_ptr<Drafter>()>& make_drafter,
                 const WalkedAnswer& answer, std::span<const std::uint32_t> lags,
-                const TreeShape& shape, LagCounts& counts) {
-  const std::vector<bool> without = walk(*make_drafter(), answer, 0, shape);
-  count_lag(without, without, counts[0]);
+                const TreeShape& shape, const std::function<Instant()>& now, LagCounts& counts) {
+  const Walk without = walk(*make_drafter(), answer, 0, shape, now);
+  count_lag(without, without.hits, counts[0]);
   for (const std::uint32_t lag : lags) {
     if (lag == 0 || answer.rows.empty()) continue;
-    count_lag(walk(*make_drafter(), answer, lag, shape), without, counts[lag]);
+    count_lag(walk(*make_drafter(), answer, lag, shape, now), without.hits, counts[lag]);
   }
 }
 

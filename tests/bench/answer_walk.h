@@ -12,6 +12,7 @@
 
 #include "server/program/model_host.h"
 #include "server/sessions/target_session.h"
+#include "shared/base/clock.h"
 #include "shared/base/error.h"
 #include "shared/drafting/drafter.h"
 #include "shared/drafting/tap.h"
@@ -43,10 +44,15 @@ struct Share {
 std::string share_text(const std::optional<double>& share);
 nlohmann::ordered_json share_json(const std::optional<double>& share);
 
-// How often the likeliest proposal is the target's token.
+// How often the likeliest proposal is the target's token, and the time of drafting a tree.
 struct Lag {
   Share with;
   Share without;  // at the same roots with a lag of 0
+  Duration drafting{};
+  std::uint64_t cycles = 0;  // trees that the time is of; the first of a walk, which reads the
+                             // prompt, is not among them
+  // Milliseconds per cycle; empty if none was timed.
+  std::optional<double> milliseconds_per_cycle() const;
 };
 using LagCounts = std::map<std::uint32_t, Lag>;  // by tokens since the newest activations
 
@@ -64,10 +70,10 @@ Result<WalkedAnswer> walked_answer(const TargetSession& session, std::uint32_t p
                                    Tap* tap);
 
 // Walks along the answer once per entry of `lags` and once without lag, each time with a new
-// drafter. Without a tap the lags count as 0.
+// drafter. Without a tap the lags count as 0. `now` measures the drafter's work.
 void count_lags(const std::function<std::unique_ptr<Drafter>()>& make_drafter,
                 const WalkedAnswer& answer, std::span<const std::uint32_t> lags,
-                const TreeShape& shape, LagCounts& counts);
+                const TreeShape& shape, const std::function<Instant()>& now, LagCounts& counts);
 
 // A drafter's greedy text after the first half of an answer, without the target. Counts tokens that
 // match the target's at the same place, and tokens before the first mismatch. Empty if the drafter

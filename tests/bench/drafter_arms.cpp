@@ -55,6 +55,7 @@ void declare_arms(CLI::App& app, ArmOptions& o) {
       ->type_name("FILE");
   app.add_option("--prompts", o.prompts, "Prompts: JSON lines with `task` and `prompt`")
       ->type_name("FILE");
+  app.add_flag("--raw", o.raw, "Prompts without the chat template");
   app.add_option("--tree", o.tree, "Tree shape: breadth, depth, nodes [8,6,62]")->delimiter(',');
   app.add_option("--max-tokens", o.max_tokens,
                  "Maximum tokens of an answer; the first one comes with the prompt, not in a cycle")
@@ -160,6 +161,13 @@ Result<ChatPrompts> read_chat_prompts(const ArmOptions& o, std::uint32_t per_tas
   if (!target) return target.error();
   if (auto good = check_held_out(o.indexes, target->tokenizer(), *prompts); !good) {
     return good.error();
+  }
+  if (o.raw) {
+    TokenLists tokens;
+    for (const netsim::Prompt& prompt : *prompts) {
+      tokens.push_back(target->tokenizer().encode(prompt.text, Special::plain));
+    }
+    return ChatPrompts{.prompts = *std::move(prompts), .tokens = std::move(tokens)};
   }
   auto tokens = encode_prompts(*target, *prompts);
   if (!tokens) return tokens.error();

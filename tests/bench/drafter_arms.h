@@ -32,6 +32,7 @@ struct ArmOptions {
   std::vector<std::string> kinds;  // "a+b": both on one tree
   std::vector<std::filesystem::path> indexes;
   std::filesystem::path prompts;
+  bool raw = false;                 // prompts as they are, for targets without a chat template
   std::vector<std::uint32_t> tree;  // breadth, depth, nodes; empty: 8,6,62
   std::uint32_t max_tokens = 160;
   float temperature = 0.0f;
@@ -80,7 +81,7 @@ struct ChatPrompts {
   std::vector<netsim::Prompt> prompts;
   TokenLists tokens;
 };
-// The first `per_task` prompts of each task; 0: all.
+// The first `per_task` prompts of each task; 0: all. With --raw without the chat template.
 // Errors    usage: an index holds kIndexOrder consecutive tokens of a reference answer
 Result<ChatPrompts> read_chat_prompts(const ArmOptions& options, std::uint32_t per_task = 0);
 

@@ -61,6 +61,7 @@ constexpr const char* kDraftersHelp =
   row       bytes of one position's activations
   likeliest how often the likeliest proposal is the target's token; then for each --lags, in tokens since
             the newest activations, and for the same roots without the lag (-: no answer is that long)
+  device ms by lag  of drafting a tree at such roots, without reading the prompt
   alone     offline text after the first half of an answer: the share of tokens that equal the target's,
             and the number of tokens before the first difference
   t/s       tokens per second over each link, in simulated time: hold lockstep / hold none. Passes and
@@ -292,7 +293,9 @@ class Comparison {
       const auto walked =
           walked_answer(*session, static_cast<std::uint32_t>(prompt.size()), arm.tap);
       if (!walked) return walked.error();
-      count_lags([&] { return arm.file.make_drafter(device_); }, *walked, o_.lags, tree_, row.lags);
+      const WorkClock clock(counts_);
+      count_lags([&] { return arm.file.make_drafter(device_); }, *walked, o_.lags, tree_,
+                 [&] { return clock.now(); }, row.lags);
       count_written_alone(*arm.file.make_drafter(device_), *walked, row.alone);
       progress.advance(1);
     }
@@ -381,6 +384,11 @@ void print(const std::vector<Row>& rows) {
                       share_text(counted.without.value()).c_str());
         }
       }
+      std::printf("\n  device ms by lag");
+      for (const auto& [lag, counted] : row.lags) {
+        const auto time = counted.milliseconds_per_cycle();
+        if (time) std::printf("  %u: %.2f", lag, *time);
+      }
       std::printf("\n");
     }
     if (row.alone.right.count > 0) {
@@ -429,7 +437,8 @@ nlohmann::ordered_json to_json(const Row& row) {
       lags.push_back({{"lag", lag},
                       {"roots", counted.without.count},
                       {"likeliest", share_json(counted.with.value())},
-                      {"likeliest_without", share_json(counted.without.value())}});
+                      {"likeliest_without", share_json(counted.without.value())},
+                      {"device_ms_per_cycle", share_json(counted.milliseconds_per_cycle())}});
     }
     json["offline"] = nullptr;
     if (row.alone.right.count > 0) {
