@@ -15,6 +15,7 @@ import loop
 import tune_medusa
 from checkpoint import amend_config, load_target, read_safetensors, write_llama
 from data import IGNORE
+from drafters import kind_of
 from generate import written
 from model import Llama, LlamaConfig
 
@@ -42,6 +43,7 @@ class TuneMedusaTest(unittest.TestCase):
         self.target = load_target(self.source).requires_grad_(False)
         self.plain = load_target(self.source)
         self.adapters = tune_medusa.adapt(self.target, 4, 8.0)
+        self.kind = kind_of("medusa")
         self.heads = distill.make_drafter("medusa", self.target, 1.0)
         self.tokens = torch.randint(0, 60, (3, 12))
         self.labels = torch.full((3, 12), IGNORE)
@@ -55,7 +57,7 @@ class TuneMedusaTest(unittest.TestCase):
         for _ in range(steps):
             optimiser.zero_grad()
             own, ahead, _ = tune_medusa.losses(
-                self.target, self.adapters, self.heads, self.tokens, self.labels, True
+                self.target, self.adapters, self.kind, self.heads, self.tokens, self.labels, True
             )
             (own + 0.2 * ahead).backward()
             optimiser.step()
@@ -65,32 +67,66 @@ class TuneMedusaTest(unittest.TestCase):
             torch.equal(self.target(self.tokens).logits, self.plain(self.tokens).logits)
         )
         own, _, equal = tune_medusa.losses(
-            self.target, self.adapters, self.heads, self.tokens, self.labels, True
+            self.target, self.adapters, self.kind, self.heads, self.tokens, self.labels, True
         )
         self.assertAlmostEqual(float(own), 0.0, places=6)
         self.assertEqual(equal[0], 1.0)
 
     def test_target_and_heads_learn_while_teacher_is_fixed(self):
-        before = tune_medusa.losses(
-            self.target, self.adapters, self.heads, self.tokens, self.labels, True
+        for name in ("medusa", "multistream"):
+            with self.subTest(name):
+                self.setUp()
+                self.kind = kind_of(name)
+                self.heads = distill.make_drafter(name, self.target, 1.0)
+                before = tune_medusa.losses(
+                    self.target,
+                    self.adapters,
+                    self.kind,
+                    self.heads,
+                    self.tokens,
+                    self.labels,
+                    True,
+                )
+                self.learn(60)
+                own, ahead, _ = tune_medusa.losses(
+                    self.target,
+                    self.adapters,
+                    self.kind,
+                    self.heads,
+                    self.tokens,
+                    self.labels,
+                    True,
+                )
+                self.assertLess(float(ahead), 0.5 * float(before[1]))
+                self.assertGreater(float(own), 0.0, "no loss of the target")
+                with tune_medusa.as_teacher(self.adapters):
+                    self.assertTrue(
+                        torch.equal(self.target(self.tokens).logits, self.plain(self.tokens).logits)
+                    )
+
+    def test_streams_leave_the_target_alone_at_first(self):
+        heads = distill.make_drafter("multistream", self.target, 1.0)
+        _, ahead, _ = tune_medusa.losses(
+            self.target,
+            self.adapters,
+            kind_of("multistream"),
+            heads,
+            self.tokens,
+            self.labels,
+            False,
         )
-        self.learn(60)
-        own, ahead, _ = tune_medusa.losses(
-            self.target, self.adapters, self.heads, self.tokens, self.labels, True
-        )
-        self.assertLess(float(ahead), 0.5 * float(before[1]))
-        self.assertGreater(float(own), 0.0, "no loss of the target")
-        with tune_medusa.as_teacher(self.adapters):
-            self.assertTrue(
-                torch.equal(self.target(self.tokens).logits, self.plain(self.tokens).logits)
-            )
+        ahead.backward()
+        self.assertTrue(all(adapter.up.grad is None for adapter in self.adapters))
+        self.assertGreater(max(float(p.grad.abs().max()) for p in heads.parameters()), 0.0)
 
     def test_written_target_computes_tuned_logits(self):
         self.learn(5)
         tuned = self.target(self.tokens).logits.detach()
         self.assertGreater(float((tuned - self.plain(self.tokens).logits).abs().max()), 1e-3)
         out = os.path.join(self.folder.name, "out")
-        tune_medusa.write(out, self.source, self.target, self.heads, loop.Clock(5, 60.0, 1000))
+        tune_medusa.write(
+            out, self.source, self.target, "medusa", self.heads, loop.Clock(5, 60.0, 1000)
+        )
         loaded = load_target(os.path.join(out, "target"))
         self.assertLess(float((loaded(self.tokens).logits - tuned).abs().max()), 1e-4)
         self.assertTrue(os.path.exists(os.path.join(out, "target", "tokenizer_config.json")))
@@ -108,7 +144,9 @@ class TuneMedusaTest(unittest.TestCase):
             target, said = load_target(self.source).requires_grad_(False), io.StringIO()
             tune_medusa.adapt(target, 4, 8.0)
             with contextlib.redirect_stdout(said):
-                tune_medusa.write(out, self.source, target, self.heads, loop.Clock(5, 60.0, 1000))
+                tune_medusa.write(
+                    out, self.source, target, "medusa", self.heads, loop.Clock(5, 60.0, 1000)
+                )
             with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
                 return json.load(file), said.getvalue()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tunes a target together with MEDUSA heads (MEDUSA-2), by self-distillation.
+"""Tunes a target together with MEDUSA heads (MEDUSA-2) or streams, by self-distillation.
 
 The result is a new target. Its drafts are exact with respect to its own plain decoding, not to the original target's,
 to which it stays close.  First the heads are trained alone, as by distill_answers.py; then the layers' matrices get
@@ -7,13 +7,15 @@ low-rank adapters (LoRA), which learn together with the heads.  The teacher is t
 
     loss = KL(teacher || tuned) + heads-weight * sin(pi / 2 * progress) * sum over heads k of 0.8^k * KL(teacher || head k)
 
-over the tokens of answers that the target wrote.  At the end the adapters are merged into the matrices, and DIR/target
-and DIR/medusa are written as Hugging Face folders.  Embedding, head and norms stay the target's, since its head may be
-its embedding.
+over the tokens of answers that the target wrote.  Streams (--drafter multistream) have equal weights instead of 0.8^k.
+At the end the adapters are merged into the matrices, and DIR/target and DIR/NAME are written as Hugging Face folders.
+Embedding, head and norms stay the target's, since its head may be its embedding.
 
 Source: "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads" (Cai et al., 2024), sections
 2.2.2 and 2.3.2.  The paper also has adapters on the LM head, dropout, and single tokens instead of the heads'
-distributions.
+distributions.  Speculative Streaming's shared mode (Bhendawade et al., 2024) in the first version of its paper, where the
+target's own stream does not see the others: streams run through the tuned attention and keep their adapters instead of
+an MLP.
 
 Example:
     python3 tune_medusa.py --target target --answers answers.jsonl --out medusa-2.pt --minutes 40 --hf tuned
@@ -45,11 +47,10 @@ from arguments import out_folder
 from checkpoint import amend_config, load_checkpoint, load_target, weight_files, write_safetensors
 from data import Batches
 from distill_answers import read_answers
-from drafters import kind_of
+from drafters import KINDS, Kind, kind_of
 from model import Llama
 from tasks import pick
 
-HEADS = "medusa"
 HEADS_FIRST = 0.3  # share of the time in which only the heads learn
 
 
@@ -93,19 +94,26 @@ def merge(target: Llama) -> None:
 
 
 @contextlib.contextmanager
-def as_teacher(adapters: List[Adapter]) -> Iterator[None]:
-    """The target without its adapters, and without gradients."""
+def without(adapters: List[Adapter]) -> Iterator[None]:
+    """The target without its adapters."""
     for adapter in adapters:
         adapter.on = False
-    with torch.no_grad():
-        yield
+    yield
     for adapter in adapters:
         adapter.on = True
+
+
+@contextlib.contextmanager
+def as_teacher(adapters: List[Adapter]) -> Iterator[None]:
+    """The target without its adapters, and without gradients."""
+    with without(adapters), torch.no_grad():
+        yield
 
 
 def losses(
     target: Llama,
     adapters: List[Adapter],
+    kind: Kind,
     heads: nn.Module,
     tokens: Tensor,
     labels: Tensor,
@@ -113,7 +121,7 @@ def losses(
 ):
     """(KL of the target, loss of the heads, equal argmax of the target and of every head) on tokens [B, T].
 
-    Before ``tuning`` the heads read the teacher's features and its KL is 0.
+    Before ``tuning`` the heads read the teacher's features, streams run through its layers, and its KL is 0.
     """
     response, answered = distill.answer_rows(labels)
     index = answered.flatten().nonzero().squeeze(1)
@@ -141,9 +149,9 @@ def losses(
         own, equal[0] = told(target.head(rows(trace.feature)).float())
     ahead = torch.zeros((), device=tokens.device)
     unused = torch.zeros(len(tokens), device=tokens.device)
-    for guess in kind_of(HEADS).training_forward(
-        heads, target, tokens, trace, response, unused, unused
-    ):
+    with contextlib.nullcontext() if tuning else without(adapters):
+        guesses = kind.training_forward(heads, target, tokens, trace, response, unused, unused)
+    for guess in guesses:
         divergence, share = told(target.head(rows(guess.feature)).float())
         ahead = ahead + guess.weight * divergence
         equal.append(share)
@@ -157,8 +165,10 @@ def weight_of_heads(progress: float, highest: float) -> float:
     return highest * math.sin(math.pi / 2 * min(1.0, (progress - HEADS_FIRST) / (1 - HEADS_FIRST)))
 
 
-def write(folder: str, source: str, target: Llama, heads: nn.Module, clock: loop.Clock) -> None:
-    """The merged target, with all non-weight files of its original folder, and its heads."""
+def write(
+    folder: str, source: str, target: Llama, drafter: str, heads: nn.Module, clock: loop.Clock
+) -> None:
+    """The merged target, with all non-weight files of its original folder, and its heads in a folder ``drafter``."""
     merge(target)
     own = os.path.join(folder, "target")
     os.makedirs(own, exist_ok=True)
@@ -169,9 +179,10 @@ def write(folder: str, source: str, target: Llama, heads: nn.Module, clock: loop
         if os.path.isfile(os.path.join(source, name)):
             shutil.copyfile(os.path.join(source, name), os.path.join(own, name))
     write_safetensors(os.path.join(own, "model.safetensors"), target.state_dict())
-    kind_of(HEADS).write(os.path.join(folder, HEADS), heads)
-    amend_config(os.path.join(folder, HEADS), edgedraft_training=clock.record(1))
-    print(f"wrote {own} and {os.path.join(folder, HEADS)}")
+    ahead = os.path.join(folder, drafter)
+    kind_of(drafter).write(ahead, heads)
+    amend_config(ahead, edgedraft_training=clock.record(1))
+    print(f"wrote {own} and {ahead}")
 
 
 def parse() -> argparse.Namespace:
@@ -185,6 +196,12 @@ def parse() -> argparse.Namespace:
     add("--target", metavar="FOLDER", required=True, help="Hugging Face folder (Llama or Qwen2)")
     add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py")
     add("--shortest", type=int, default=2, help="skip answers of fewer token ids (default 2)")
+    add(
+        "--drafter",
+        choices=[kind.default_name for kind in KINDS if kind.tunes_target],
+        default="medusa",
+        help="what to tune the target with (default medusa)",
+    )
     add("--rank", type=int, default=32, help="rank of the adapters (default 32, as published)")
     add(
         "--alpha", type=float, default=16.0, help="alpha of the adapters (default 16, as published)"
@@ -222,7 +239,7 @@ def main() -> None:
         options.answers, target.config.vocab_size, options.longest, options.shortest
     )
     torch.manual_seed(options.seed)
-    heads = distill.make_drafter(HEADS, target, 1.0)
+    kind, heads = kind_of(options.drafter), distill.make_drafter(options.drafter, target, 1.0)
     adapters = adapt(target, options.rank, options.alpha)
     tuned = [
         (f"adapter.{i}.{name}", p)
@@ -232,9 +249,13 @@ def main() -> None:
     clock = loop.Clock()
     if os.path.exists(options.out):
         saved = load_checkpoint(options.out, "adapters")
-        rank, alpha = saved["rank"], saved.get(
-            "alpha", options.alpha
-        )  # older checkpoints lack alpha
+        # older checkpoints lack the last two
+        drafter, alpha = saved.get("drafter", "medusa"), saved.get("alpha", options.alpha)
+        rank = saved["rank"]
+        if drafter != options.drafter:
+            sys.exit(
+                f"error: {options.out} was started with --drafter {drafter}; give this or another --out"
+            )
         if (rank, alpha) != (options.rank, options.alpha):
             sys.exit(
                 f"error: {options.out} was started with --rank {rank} --alpha {alpha:g}; give these or another --out"
@@ -246,7 +267,7 @@ def main() -> None:
     target.to(options.device)
     heads.to(options.device)
     print(
-        f"{sum(p.numel() for _, p in tuned)} parameters of adapters, {sum(p.numel() for p in heads.parameters())} of {len(heads)} heads; "
+        f"{sum(p.numel() for _, p in tuned)} parameters of adapters, {sum(p.numel() for p in heads.parameters())} of {options.drafter}; "
         f"{len(training)}+{sum(map(len, held.values()))} answers (training+held out)",
         flush=True,
     )
@@ -255,7 +276,13 @@ def main() -> None:
         tokens, labels = (x.to(options.device) for x in batch)
         with loop.precision(options):
             own, ahead, _ = losses(
-                target, adapters, heads, tokens, labels, clock.progress(options) >= HEADS_FIRST
+                target,
+                adapters,
+                kind,
+                heads,
+                tokens,
+                labels,
+                clock.progress(options) >= HEADS_FIRST,
             )
         return {
             "target": own,
@@ -265,7 +292,13 @@ def main() -> None:
     def check() -> str:
         def told(tokens: Tensor, labels: Tensor) -> List[float]:
             own, _, equal = losses(
-                target, adapters, heads, tokens.to(options.device), labels.to(options.device), True
+                target,
+                adapters,
+                kind,
+                heads,
+                tokens.to(options.device),
+                labels.to(options.device),
+                True,
             )
             return [float(own), *map(float, equal)]
 
@@ -277,6 +310,7 @@ def main() -> None:
         return {
             "adapters": {name: p.detach() for name, p in tuned},
             "heads": heads.state_dict(),
+            "drafter": options.drafter,
             "rank": options.rank,
             "alpha": options.alpha,
         }
@@ -296,7 +330,7 @@ def main() -> None:
         clock,
     )
     if parallel.rank() == 0:
-        write(options.hf, options.target, target, heads, clock)
+        write(options.hf, options.target, target, options.drafter, heads, clock)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ class Kind(abc.ABC):
     # Layout of published weights, for unpack_checkpoint.py; empty for an ordinary model's layout.
     published_file: str = ""  # its name without .pt or .safetensors
     published_prefix: str = ""  # prefix of the tensors' names inside a whole model
+    tunes_target: bool = False  # tune_medusa.py can tune a target together with it
 
     @abc.abstractmethod
     def matches(self, name: str) -> bool:

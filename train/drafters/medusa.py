@@ -114,6 +114,7 @@ class MedusaKind(Kind):
         ("medusa-1", "MEDUSA with separate LM heads (version 1), as many as fit"),
     )
     default_name = "medusa"
+    tunes_target = True
     loss_weights = (1.0, 0.0)
     published_file = "medusa_lm_head"
     published_prefix = "medusa_head."

@@ -135,6 +135,7 @@ class MultistreamKind(Kind):
         ("multistream-<N>[-r<R>]", "through the last N layers, with adapters of rank R"),
     )
     default_name = "multistream"
+    tunes_target = True
     loss_weights = (1.0, 0.0)
     _name = re.compile(r"multistream(?:-(\d+)(?:-r(\d+))?)?")
 
