@@ -6,6 +6,9 @@ last N layers, plus an embedding of the stream, and runs through these layers, f
 keys and values of positions up to t and the streams 1..j of t, and an adapter of low rank replaces the MLP.  Only
 embeddings and adapters are trained.
 
+Without embeddings a stream is told apart by RoPE and its values alone: stream j attends to values rotated by j times a
+small angle (the paper's value rotation).  No runtime loads these.
+
 The paper leaves open where RoPE puts a stream and whether the final norm applies: here at t + j, and it does.  The loss
 compares with the target's distribution instead of its tokens.
 """
@@ -13,6 +16,7 @@ compares with the target's distribution instead of its tokens.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from typing import List, Optional, Tuple
 
@@ -22,7 +26,7 @@ import torch.nn.functional as F
 
 from checkpoint import write_folder
 from drafters.kind import Guess, Kind
-from model import Llama, LlamaConfig, Trace, causal_mask, rotate
+from model import Llama, LlamaConfig, Trace, causal_mask, rope_table, rotate
 
 STREAMS, LAYERS, RANK = 4, 4, 8  # as published
 
@@ -32,6 +36,7 @@ class MultistreamConfig:
     streams: int = STREAMS
     layers: int = LAYERS  # the target's last ones
     rank: int = RANK  # of an adapter
+    rotated: bool = False  # values rotated instead of embeddings
 
 
 class Adapter(nn.Module):
@@ -80,7 +85,8 @@ class Multistream(nn.Module):
             raise ValueError("there must be at least one stream, and adapters of rank 1 or more")
         self.target_config, self.config = target, config
         self.embeddings = nn.ParameterList(
-            nn.Parameter(0.02 * torch.randn(target.hidden_size)) for _ in range(config.streams)
+            nn.Parameter(0.02 * torch.randn(target.hidden_size))
+            for _ in range(0 if config.rotated else config.streams)
         )
         self.adapters = nn.ModuleList(
             Adapter(target.hidden_size, config.rank) for _ in range(config.layers)
@@ -90,10 +96,26 @@ class Multistream(nn.Module):
     def first_layer(self) -> int:
         return self.target_config.num_hidden_layers - self.config.layers
 
+    def turn(self, read: Tensor) -> Tensor:
+        """Attention [B, T, G, H * D] with the values of stream j rotated by j times the largest published angle.
+
+        Attention is linear in its values, so its output is rotated instead.
+        """
+        c = self.target_config
+        angle = math.pi / 2 / (c.max_position_embeddings + self.config.streams)
+        turns = torch.arange(1, self.config.streams + 1, device=read.device)
+        table = rope_table(torch.full((c.head_dim // 2,), angle, device=read.device), turns)
+        heads = read.unflatten(-1, (-1, c.head_dim))
+        return rotate(heads, *(x[:, None] for x in table)).flatten(-2)
+
     def features(self, target: Llama, trace: Trace) -> Tensor:
         """[B, T, G, E]: the streams of every position after the final norm."""
         first, count = self.first_layer, self.config.streams
-        x = trace.streams[first][:, :, None] + torch.stack(list(self.embeddings))
+        x = trace.streams[first][:, :, None]
+        if self.config.rotated:
+            x = x.expand(-1, -1, count, -1)
+        else:
+            x = x + torch.stack(list(self.embeddings))
         batch, width = x.shape[:2]
         index = torch.arange(width, device=x.device)[:, None]
         positions = index + torch.arange(1, count + 1, device=x.device)
@@ -105,7 +127,10 @@ class Multistream(nn.Module):
             normed = layer.input_layernorm(x).view(batch, width * count, -1)
             k, v = attention.keys_values(normed, rope)
             q = rotate(attention.split(attention.q_proj(normed), attention.heads), *rope)
-            x = x + attention.o_proj(stream_attention(q, k, v, keys, values))
+            read = stream_attention(q, k, v, keys, values)
+            if self.config.rotated:
+                read = self.turn(read)
+            x = x + attention.o_proj(read)
             x = x + adapter(layer.post_attention_layernorm(x))
         return target.model.norm(x)
 
@@ -116,6 +141,7 @@ def multistream_config_json(target: LlamaConfig, config: MultistreamConfig) -> d
         "model_type": "multistream",
         "torch_dtype": "float32",
         "streams": config.streams,
+        **({"value_rotation": True} if config.rotated else {}),
         "stream_layers": config.layers,
         "adapter_rank": config.rank,
         "target_layers": target.num_hidden_layers,
@@ -125,30 +151,37 @@ def multistream_config_json(target: LlamaConfig, config: MultistreamConfig) -> d
 
 
 class MultistreamKind(Kind):
-    forms = ("multistream", "multistream-<N>", "multistream-<N>-r<R>")
+    forms = ("multistream", "multistream-<N>[-r<R>][-g<G>][-rotated]")
     described = (
         (
             "multistream",
             f"Speculative Streaming: {STREAMS} streams through the target's last {LAYERS} layers, "
             f"with adapters of rank {RANK}",
         ),
-        ("multistream-<N>[-r<R>]", "through the last N layers, with adapters of rank R"),
+        (
+            "multistream-<N>[-r<R>][-g<G>]",
+            "G streams through the last N layers, with adapters of rank R",
+        ),
+        ("multistream-<N>...-rotated", "values rotated instead of embeddings: no runtime"),
     )
     default_name = "multistream"
     tunes_target = True
     loss_weights = (1.0, 0.0)
-    _name = re.compile(r"multistream(?:-(\d+)(?:-r(\d+))?)?")
+    _name = re.compile(r"multistream(?:-(\d+)(?:-r(\d+))?(?:-g(\d+))?(-rotated)?)?")
 
     def matches(self, name: str) -> bool:
         return self._name.fullmatch(name) is not None
 
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
-        layers, rank = self._name.fullmatch(name).groups()
+        layers, rank, streams, rotated = self._name.fullmatch(name).groups()
         config = MultistreamConfig(
+            streams=int(streams) if streams else STREAMS,
             layers=int(layers) if layers else min(LAYERS, target.config.num_hidden_layers),
             rank=int(rank) if rank else RANK,
+            rotated=rotated is not None,
         )
-        size = target.config.hidden_size * (config.streams + 2 * config.layers * config.rank)
+        embeddings = 0 if config.rotated else config.streams
+        size = target.config.hidden_size * (embeddings + 2 * config.layers * config.rank)
         return Multistream(target.config, config) if size <= limit else None
 
     def restore(self, target: Llama, config: dict) -> nn.Module:
