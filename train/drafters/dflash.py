@@ -1,12 +1,13 @@
 """DFlash: one pass over a block guesses all of its tokens.
 
-Source: "DFlash: Block Diffusion for Flash Speculative Decoding" (Chen et al., 2026).  A block is the root and masks
+Source: "DFlash: Block Diffusion for Flash Speculative Decoding" (arXiv 2602.06036, 2026).  A block is the root and masks
 after it.  Its rows attend to each other in both directions, and to keys and values of the target's hidden states before
 the root, which fc and a norm fuse into one row per position.  The target's LM head reads the masks' rows.  Layers are
 Qwen3's: queries and keys are normed per head.
 
 Training cuts a block at every token of an answer, and no block sees another.  Mask k has weight exp(-(k - 1) / GAMMA)
-in the loss, which compares with the target's distribution instead of its tokens.
+in the loss, which compares with the target's distribution.  The published training takes random tokens and cross
+entropy.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from optim import is_residual_output
 
 LAYERS = 2
 BLOCK = 7  # the root and a mask per level of a tree of the usual depth
-GAMMA = 4.0  # the paper's for blocks of 8
+GAMMA = 4.0  # masks over which the weights of the loss fall by e
 
 
 @dataclasses.dataclass
