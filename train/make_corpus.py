@@ -4,10 +4,11 @@
 Small valid files and messages, from which the fuzzers start. The output is deterministic. Needs flatc.
 """
 
-from fuzz_seeds import inputs, messages, models, tokenizers
+from fuzz_seeds import drafters, inputs, messages, models, tokenizers
 
 if __name__ == "__main__":
     models.make_gguf()
+    drafters.make_drafter_sources()
     models.make_safetensors()
     models.make_index()
     tokenizers.make_sentencepiece()

@@ -32,17 +32,21 @@ BLOCKS = {
     39: (32, 17),
 }
 
+I64 = 27
+
 
 def gguf(metadata: dict, tensors: dict) -> bytes:
     """Tensors by name: dimensions, innermost first; float32, counting up from 0.25.
 
-    A pair of ggml's number of a quantised type and dimensions gives blocks of zeros.
+    A pair of ggml's number of a quantised type and dimensions gives blocks of zeros; of I64, numbers from 0.
     """
     filled = {}
     for name, dims in tensors.items():
         kind, dims = dims if isinstance(dims, tuple) else (F32, dims)
         count = math.prod(dims)
-        if kind == F32:
+        if kind == I64:
+            content = struct.pack(f"<{count}q", *range(count))
+        elif kind == F32:
             content = struct.pack(f"<{count}f", *(0.25 * (i + 1) for i in range(count)))
         else:
             elements, size = BLOCKS[kind]

@@ -101,8 +101,9 @@ Result<void> add_tensors(const Block& block, const Family& family, ModelPlan& pl
   if (block.file.find_tensor(head) == nullptr) head = "token_embd.weight";
   add_copy(block, embedding, "token_embd.weight", plan);
   if (head != embedding) add_copy(block, head, "output.weight", plan);
-  add_copy(block, block.own_or("shared_head_norm.weight", family.output_norm), "output_norm.weight",
-           plan);
+  const std::string norm = block.own_or("shared_head_norm.weight", family.output_norm);
+  if (block.file.find_tensor(norm) == nullptr) return missing_tensor(norm);
+  add_copy(block, norm, "output_norm.weight", plan);
   add_copy(block, block.nextn("enorm.weight"), "enorm.weight", plan);
   add_copy(block, block.nextn("hnorm.weight"), "hnorm.weight", plan);
   if (block.file.find_tensor("rope_freqs.weight") != nullptr) {
