@@ -46,8 +46,7 @@ Json usage_of(const std::vector<FinishedChoice>& choices, std::uint32_t per_prom
           {"total_tokens", prompt + completion},
           {"prompt_tokens_details", {{"cached_tokens", cached}}},
           {"completion_tokens_details",
-           {{"accepted_prediction_tokens", accepted},
-            {"rejected_prediction_tokens", rejected}}}};
+           {{"accepted_prediction_tokens", accepted}, {"rejected_prediction_tokens", rejected}}}};
 }
 
 // llama-server's names.
