@@ -6,14 +6,18 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "client/privacy/unescaped_text.h"
 #include "shared/base/ascii.h"
+#include "shared/model/utf8.h"
 
 namespace edgedraft::client {
 namespace {
 
 constexpr std::string_view kName = "private";
+// Bounds the letters compared with it.
+constexpr std::size_t kComparedBytesMax = kName.size() + 2;
 // Bytes from a mark's name to its end; beyond it, the mark ends with its name.
 constexpr std::size_t kAttributeBytesMax = 256;
 // Depth of marks within private text, each of which repeats the text of those inside it.
@@ -23,9 +27,15 @@ struct Mark {
   std::size_t begin;
   std::size_t end;
   bool opens;
+  bool is_likely = true;  // false: a mark only if a similar one closes it
 };
 
-// ASCII form of a character, lower case: ' ' for all blanks, 0 if there is none.
+// Brackets that some people write instead of "<".
+constexpr std::u32string_view kOpenBrackets = U"«‹〈❨❮❰⟦⟨⟪〈《【〔";
+constexpr std::u32string_view kCloseBrackets = U"»›〉❩❯❱⟧⟩⟫〉》】〕";
+
+// ASCII form of a character, lower case and without accents: ' ' for all blanks, '{' and '}' for
+// brackets without one, 0 if there is none.
 struct Sign {
   char sign = 0;
   std::size_t end = 0;  // position after the character
@@ -33,8 +43,9 @@ struct Sign {
 
 // Returns the first visible character at or after `at`.
 Sign sign_at(std::string_view text, std::size_t at) {
-  constexpr auto kFolding = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT |
-                                                           UTF8PROC_CASEFOLD | UTF8PROC_IGNORE);
+  constexpr auto kFolding =
+      static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT | UTF8PROC_CASEFOLD |
+                                     UTF8PROC_IGNORE | UTF8PROC_STRIPMARK);
   const auto* const bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
   while (at < text.size()) {
     const auto first = static_cast<unsigned char>(text[at]);
@@ -48,6 +59,10 @@ Sign sign_at(std::string_view text, std::size_t at) {
         utf8proc_iterate(bytes + at, static_cast<utf8proc_ssize_t>(text.size() - at), &code);
     if (size <= 0) return {.sign = 0, .end = at + 1};
     at += static_cast<std::size_t>(size);
+    const auto character = static_cast<char32_t>(code);
+    if (character == U'ı') return {.sign = 'i', .end = at};
+    if (kOpenBrackets.find(character) != kOpenBrackets.npos) return {.sign = '{', .end = at};
+    if (kCloseBrackets.find(character) != kCloseBrackets.npos) return {.sign = '}', .end = at};
     std::array<utf8proc_int32_t, 32> parts{};
     int last_class = 0;
     const utf8proc_ssize_t count =
@@ -67,55 +82,119 @@ Sign behind_blanks(std::string_view text, std::size_t at) {
   return sign;
 }
 
-// Returns the position after the mark whose name ends at `name_end`; 0: another name, or no mark.
+// True if one typing error, such as a missing or swapped letter, leads from `name` to kName.
+bool is_misspelt(std::string_view name) {
+  const auto [ours, theirs] = std::ranges::mismatch(kName, name);
+  const std::string_view left(ours, kName.end());
+  const std::string_view right(theirs, name.end());
+  const auto behind = [](std::string_view text, std::size_t count) {
+    return text.substr(std::min(count, text.size()));
+  };
+  const bool is_swapped =
+      left.size() > 1 && right.size() > 1 && left[0] == right[1] && left[1] == right[0];
+  return behind(left, 1) == right || left == behind(right, 1) ||
+         behind(left, 1) == behind(right, 1) || (is_swapped && behind(left, 2) == behind(right, 2));
+}
+
+bool continues_name(char sign) {
+  return is_ascii_letter(sign) || is_ascii_digit(sign) || sign == 0 || sign == '-' || sign == '_' ||
+         sign == ':' || sign == '.';
+}
+
+// Returns the position after the mark whose name ends at `name_end`; 0: it has no end.
 std::size_t mark_end(std::string_view text, std::size_t name_end, char close) {
-  Sign sign = sign_at(text, name_end);
-  const bool goes_on = is_ascii_letter(sign.sign) || is_ascii_digit(sign.sign) || sign.sign == 0 ||
-                       sign.sign == '-' || sign.sign == '_' || sign.sign == ':' || sign.sign == '.';
-  if (goes_on) return 0;
-  if (close == ']') {
-    sign = behind_blanks(text, name_end);
+  if (close != '>') {
+    Sign sign = behind_blanks(text, name_end);
     if (sign.sign == '/') sign = behind_blanks(text, sign.end);
     return sign.sign == close ? sign.end : 0;
   }
+  Sign sign = sign_at(text, name_end);
   while (sign.sign != close && sign.sign != '<' && sign.end < name_end + kAttributeBytesMax) {
     sign = sign_at(text, sign.end);
   }
-  return sign.sign == close ? sign.end : name_end;
+  return sign.sign == close ? sign.end : 0;
+}
+
+// Returns the sign after the start of a comment or a prefix, as in "<!-- private -->" and
+// "<x_private>".
+Sign behind_prefix(std::string_view text, Sign sign) {
+  if (sign.sign == '!') {
+    while (sign.sign == '!' || sign.sign == '-' || sign.sign == ' ') sign = sign_at(text, sign.end);
+  }
+  if (sign.sign != 'x') return sign;
+  const Sign next = sign_at(text, sign.end);
+  return next.sign == '_' || next.sign == '-' ? sign_at(text, next.end) : sign;
 }
 
 // Returns the mark at `at`, if there is one.
 std::optional<Mark> mark_at(std::string_view text, std::size_t at) {
+  constexpr std::string_view kOpen = "<[{(";
+  constexpr std::string_view kClose = ">]})";
   Sign sign = sign_at(text, at);
-  if (sign.sign != '<' && sign.sign != '[') return std::nullopt;
-  const char close = sign.sign == '<' ? '>' : ']';
+  const std::size_t bracket = sign.sign == 0 ? kOpen.npos : kOpen.find(sign.sign);
+  if (bracket == kOpen.npos) return std::nullopt;
+  const char close = kClose[bracket];
   sign = behind_blanks(text, sign.end);
+  const Sign first = sign;
+  sign = behind_prefix(text, sign);
+  bool is_likely = bracket < 2 && sign.end == first.end;
   const bool opens = sign.sign != '/';
-  if (!opens) sign = behind_blanks(text, sign.end);
+  if (!opens) {
+    sign = behind_blanks(text, sign.end);
+    const Sign named = behind_prefix(text, sign);
+    is_likely = is_likely && named.end == sign.end;
+    sign = named;
+  }
+  std::string name;
   std::size_t name_end = 0;
-  for (const char letter : kName) {
-    if (sign.sign != letter) return std::nullopt;
+  while (is_ascii_letter(sign.sign) && name.size() < kComparedBytesMax) {
+    name += sign.sign;
     name_end = sign.end;
     sign = sign_at(text, name_end);
   }
-  const std::size_t end = mark_end(text, name_end, close);
+  const bool is_longer = continues_name(sign.sign);
+  const bool is_exact = name == kName && !is_longer;
+  const bool is_similar = name.starts_with(kName) || (!is_longer && is_misspelt(name));
+  if (!is_exact && !is_similar) return std::nullopt;
+  std::size_t end = mark_end(text, name_end, close);
+  is_likely = is_likely && is_exact;
+  if (end == 0 && is_likely && close == '>') end = name_end;
   if (end == 0) return std::nullopt;
-  return Mark{.begin = at, .end = end, .opens = opens};
+  return Mark{.begin = at, .end = end, .opens = opens, .is_likely = is_likely};
+}
+
+// True if a bracket is at `at`. Invisible characters may follow it, but not precede it: each would
+// be read again from every one before it.
+bool is_bracket(std::string_view text, std::size_t at) {
+  constexpr std::u32string_view kWide = U"＜﹤［｛﹛（﹙";
+  if (static_cast<unsigned char>(text[at]) < 0x80) return true;
+  text.remove_prefix(at);
+  if (utf8_front(text).kind != Utf8Front::Kind::character) return false;
+  const char32_t character = utf8_code_point(text);
+  return kWide.find(character) != kWide.npos || kOpenBrackets.find(character) != kOpenBrackets.npos;
 }
 
 // Returns the marks in the text without decoding escapes.
 std::vector<Mark> written_marks(std::string_view text) {
-  constexpr std::string_view kFirst = "<[\xEF";
-  // First bytes of wide and small brackets.
-  constexpr std::string_view kWide[] = {"\xEF\xBC", "\xEF\xB9"};
+  // Brackets, and first bytes of those outside ASCII.
+  constexpr std::string_view kFirst = "<[{(\xC2\xE2\xE3\xEF";
   std::vector<Mark> marks;
   for (std::size_t at = text.find_first_of(kFirst); at != std::string_view::npos;) {
-    const bool may_begin = text[at] != '\xEF' || std::ranges::count(kWide, text.substr(at, 2)) > 0;
-    const auto mark = may_begin ? mark_at(text, at) : std::nullopt;
+    const auto mark = is_bracket(text, at) ? mark_at(text, at) : std::nullopt;
     if (mark) marks.push_back(*mark);
     at = text.find_first_of(kFirst, mark ? mark->end : at + 1);
   }
   return marks;
+}
+
+// Removes the unlikely marks unless one closes another: "{private}" alone is ordinary text.
+void remove_unpaired(std::vector<Mark>& marks) {
+  const auto is_unlikely = [](const Mark& mark) { return !mark.is_likely; };
+  const auto opening =
+      std::ranges::find_if(marks, [](const Mark& mark) { return !mark.is_likely && mark.opens; });
+  const bool is_paired = std::any_of(
+      opening, marks.end(), [](const Mark& mark) { return !mark.is_likely && !mark.opens; });
+  if (!is_paired) std::erase_if(marks, is_unlikely);
 }
 
 // Returns all marks from left to right, including escaped ones.
@@ -125,7 +204,8 @@ std::vector<Mark> marks_in(std::string_view text) {
     for (const Mark& mark : written_marks(reading.text)) {
       marks.push_back({.begin = reading.begins[mark.begin],
                        .end = reading.ends[mark.end - 1],
-                       .opens = mark.opens});
+                       .opens = mark.opens,
+                       .is_likely = mark.is_likely});
     }
   }
   std::ranges::sort(marks, {}, &Mark::begin);
@@ -136,8 +216,10 @@ std::vector<Mark> marks_in(std::string_view text) {
     } else {
       joined.back().end = std::max(joined.back().end, mark.end);
       joined.back().opens = joined.back().opens || mark.opens;
+      joined.back().is_likely = joined.back().is_likely || mark.is_likely;
     }
   }
+  remove_unpaired(joined);
   return joined;
 }
 
