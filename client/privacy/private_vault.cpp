@@ -62,6 +62,45 @@ std::string_view without_blanks(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kBlanks) + 1);
 }
 
+// Replaces umlauts as keyboards without them do: "Mueller".
+std::string without_umlauts(std::string_view text) {
+  constexpr std::pair<std::string_view, char> kUmlauts[] = {{"ä", 'a'}, {"ö", 'o'}, {"ü", 'u'},
+                                                            {"Ä", 'A'}, {"Ö", 'O'}, {"Ü", 'U'}};
+  constexpr std::string_view kDiaeresis = "\u0308";
+  std::string plain;
+  while (!text.empty()) {
+    const auto* const umlaut = std::ranges::find_if(
+        kUmlauts, [text](const auto& entry) { return text.starts_with(entry.first); });
+    const bool is_umlaut = umlaut != std::end(kUmlauts);
+    constexpr std::string_view kVowels = "aouAOU";
+    if (text.starts_with(kDiaeresis) && !plain.empty() &&
+        kVowels.find(plain.back()) != kVowels.npos) {
+      plain += 'e';
+      text.remove_prefix(kDiaeresis.size());
+    } else if (is_umlaut) {
+      plain += {umlaut->second, 'e'};
+      text.remove_prefix(umlaut->first.size());
+    } else {
+      plain += text.front();
+      text.remove_prefix(1);
+    }
+  }
+  return plain;
+}
+
+// Returns the value, its meanings if it has escapes, and each without umlauts.
+std::vector<std::string> spellings_of(std::string_view value) {
+  std::vector<std::string> spellings{std::string(value)};
+  for (UnescapedText& reading : unescaped_texts(value)) {
+    spellings.push_back(std::move(reading.text));
+  }
+  for (std::size_t i = 0, count = spellings.size(); i < count; ++i) {
+    std::string plain = without_umlauts(spellings[i]);
+    if (plain != spellings[i]) spellings.push_back(std::move(plain));
+  }
+  return spellings;
+}
+
 // True if a value without letters and digits differs from ordinary text.
 bool is_kept_by_signs(std::u32string_view written) {
   return written.size() >= kSignsMin ||
@@ -93,12 +132,9 @@ void PrivateVault::Forms::make_index() {
 
 bool PrivateVault::add_to(std::shared_ptr<Values>& values, std::size_t count_max,
                           std::string_view value, PrivateType type, bool as_written) {
-  FoldedText folded = fold(value);
-  std::u32string compacted = compact(folded).text;
-  std::u32string written = trimmed(std::move(folded.text));
-  const bool has_letters = !compacted.empty();
-  if (!has_letters && !is_kept_by_signs(written)) return true;
-  const auto known = [&](Forms Values::*forms, const std::u32string& text) {
+  using OfValues = Forms Values::*;
+  std::vector<std::pair<OfValues, std::u32string>> added;
+  const auto is_known = [&](OfValues forms, const std::u32string& text) {
     return std::ranges::any_of(std::array{values, names_, given_}, [&](const auto& one) {
       const auto found = (one.get()->*forms).known.find(text);
       if (found == (one.get()->*forms).known.end()) return false;
@@ -106,17 +142,27 @@ bool PrivateVault::add_to(std::shared_ptr<Values>& values, std::size_t count_max
       return true;
     });
   };
-  const bool is_written =
-      (!is_grouped(type) || !has_letters || as_written) && !known(&Values::written, written);
-  const bool is_compacted = has_letters && (is_grouped(type) || compacted.size() >= kShort) &&
-                            !known(&Values::compacted, compacted);
-  if (!is_written && !is_compacted) return true;
+  for (const std::string& spelling : spellings_of(value)) {
+    FoldedText folded = fold(spelling);
+    std::u32string compacted = compact(folded).text;
+    std::u32string written = trimmed(std::move(folded.text));
+    const bool has_letters = !compacted.empty();
+    if (!has_letters && !is_kept_by_signs(written)) continue;
+    const bool is_written = !is_grouped(type) || !has_letters || as_written;
+    if (is_written && !is_known(&Values::written, written)) {
+      added.emplace_back(&Values::written, std::move(written));
+    }
+    const bool is_compacted = has_letters && (is_grouped(type) || compacted.size() >= kShort);
+    if (is_compacted && !is_known(&Values::compacted, compacted)) {
+      added.emplace_back(&Values::compacted, std::move(compacted));
+    }
+  }
+  if (added.empty()) return true;
   if (values->all.size() >= count_max) return false;
   if (values.use_count() > 1) values = copy_of(*values, [](const Value&) { return true; });
   const auto number = static_cast<std::uint32_t>(values->all.size());
   values->all.push_back({.type = type, .used = now_});
-  if (is_written) values->written.add(written, number);
-  if (is_compacted) values->compacted.add(compacted, number);
+  for (const auto& [forms, text] : added) (values.get()->*forms).add(text, number);
   return true;
 }
 

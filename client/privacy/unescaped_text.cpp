@@ -30,9 +30,20 @@ std::string utf8_of(std::uint32_t code) {
   return is_character(code) ? to_utf8(code) : std::string(kReplacementCharacter);
 }
 
-// Reads "\u00fc", and "\xfc" and "\U000000fc" of grammars and Python.
+// Reads "{fc}" at `begin`, whose size includes what precedes it.
+std::optional<NumberedEscape> read_braced(std::string_view text, std::size_t begin) {
+  constexpr std::size_t kDigitsMax = 8;
+  const std::size_t end = text.substr(0, begin + kDigitsMax + 2).find('}', begin);
+  if (end == std::string_view::npos || end == begin + 1) return std::nullopt;
+  const auto code = hex_number(text.substr(begin + 1, end - begin - 1));
+  if (!code) return std::nullopt;
+  return NumberedEscape{.size = end + 1, .code = *code};
+}
+
+// Reads "\u00fc", "\xfc" and "\U000000fc" of grammars and Python, and "\u{fc}" of JavaScript.
 std::optional<NumberedEscape> read_numbered_escape(std::string_view text) {
   if (text.size() < 2 || text[0] != '\\') return std::nullopt;
+  if (text.substr(1).starts_with("u{")) return read_braced(text, 2);
   const char kind = text[1];
   const std::size_t digits = kind == 'u' ? 4 : kind == 'x' ? 2 : kind == 'U' ? 8 : 0;
   if (digits == 0 || text.size() < 2 + digits) return std::nullopt;
@@ -137,8 +148,13 @@ std::optional<Escape> read_entity(std::string_view text) {
   return Escape{.size = end, .meaning = utf8_of(*code)};
 }
 
+// Also reads "%u00fc" of JavaScript's escape().
 // Source    RFC 3986, section 2.1
 std::optional<Escape> read_percent(std::string_view text) {
+  if (text.size() >= 6 && (text[1] == 'u' || text[1] == 'U')) {
+    const auto code = hex_number(text.substr(2, 4));
+    if (code) return Escape{.size = 6, .meaning = utf8_of(*code)};
+  }
   const auto byte = text.size() < 3 ? std::nullopt : hex_number(text.substr(1, 2));
   if (!byte) return std::nullopt;
   return Escape{.size = 3, .meaning = {static_cast<char>(*byte)}};

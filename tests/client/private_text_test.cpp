@@ -413,6 +413,8 @@ TEST(PrivateVaultTest, FindsValuesInEscapedText) {
   EXPECT_EQ(found(vault, R"({\"name\": \"J\\u00f6rg M\\u00fcller\"})"),
             R"({J\\u00f6rg M\\u00fcller})");
   EXPECT_EQ(found(vault, R"(root ::= "J\xf6rg M\xFCller")"), R"({J\xf6rg M\xFCller})");
+  EXPECT_EQ(found(vault, "J\\u{f6}rg M\\u{0000FC}ller, J%u00F6rg M%u00FCller, JOERG MUELLER"),
+            "{J\\u{f6}rg M\\u{0000FC}ller}{J%u00F6rg M%u00FCller}{JOERG MUELLER}");
   EXPECT_EQ(vault.known_as(R"(J\u00f6rg M\u00fcller)")->text, "Jörg Müller");
 }
 
