@@ -54,7 +54,15 @@ Detector make_detector(PrivateType type, const std::string& expression, Size siz
   return {.type = type, .find = find};
 }
 
-// Accepts no dates; requires an area code, or all ten digits.
+// True for "2026-11-22", with or without a time.
+bool begins_with_date(std::string_view text) {
+  constexpr std::string_view kForm = "0000-00-00";
+  return text.size() >= kForm.size() &&
+         std::ranges::equal(text.substr(0, kForm.size()), kForm, {},
+                            [](char c) { return is_ascii_digit(c) ? '0' : c; });
+}
+
+// Accepts no dates, fractions or columns of a table; requires an area code, or all ten digits.
 bool is_phone(std::string_view text) {
   const std::string digits = digits_of(text);
   if (digits.size() < 7 || digits.size() > 15) return false;
@@ -63,9 +71,10 @@ bool is_phone(std::string_view text) {
   const bool date = separators == 2 && digits.size() == 8 &&
                     (std::ranges::count(text, '.') == 2 || std::ranges::count(text, '-') == 2 ||
                      std::ranges::count(text, '/') == 2);
-  if (date) return false;
+  if (date || begins_with_date(text) || text.starts_with("0.")) return false;
   const bool american = digits.size() == 10 || (digits.size() == 11 && digits.front() == '1');
-  return text.front() == '0' || (american && separators >= 2);
+  const bool is_column = text.find("  ") != std::string_view::npos;
+  return text.front() == '0' || (american && separators >= 2 && !is_column);
 }
 
 // Accepts numbers that continue over line breaks, but not over a blank line.

@@ -522,6 +522,7 @@ TEST(DetectorsTest, FindsNumbersAcrossLineBreaks) {
 
 TEST(DetectorsTest, IgnoresLookalikes) {
   EXPECT_EQ(detected("On 2026-11-23 at 12:40, 1,234,567.89 of 3.14159265 (99999 of them)."), "");
+  EXPECT_EQ(detected("0.000419, 0.934 (0.950), 2026-11-22 12:00, 18550.5     646.5"), "");
   EXPECT_EQ(detected("card 4111 1111 1111 1112 has no such check digit"), "");
   EXPECT_EQ(detected("GB82 WEST 1234 5698 7654 33 neither"), "");
   EXPECT_EQ(detected("std::string at 12:40:33, ::1, a::b, abc::def, 1:2:3:4:5:6:7:8:9"), "");
