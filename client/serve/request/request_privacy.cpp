@@ -83,45 +83,61 @@ class Visitor {
 
   // Visits all strings, numbers and member names in it.
   void all(Json& value) {
-    if (value.is_string()) {
-      value = text(value.get<std::string>(), false, Writer::user);
-    } else if (value.is_array()) {
-      std::vector<Json*> elements;
-      for (Json& element : value) elements.push_back(&element);
-      members(elements);
-    } else if (value.is_object()) {
-      std::vector<Json*> texts;
+    each(value);
+    if (value.is_structured()) join_split(value);
+  }
+
+  void each(Json& value) {
+    if (value.is_object()) {
       for (auto& [key, member] : value.items()) {
         name(key);
-        const bool refers = key == "required" || key == "$ref" || key == "type";
-        if (refers || (key == "name" && member.is_string())) {
-          names(member);
-        } else {
-          texts.push_back(&member);
-        }
+        refers(key, member) ? names(member) : each(member);
       }
-      members(texts);
-    } else if (value.is_number()) {
-      const std::string told = value.dump();
+    } else if (value.is_array()) {
+      for (Json& element : value) each(element);
+    } else if (is_leaf(value)) {
+      const std::string told = string_of(value);
       if (std::string seen = text(told, false, Writer::user); seen != told) value = std::move(seen);
     }
   }
 
-  // A value may be split over several members; then each text among them is private.
-  void members(std::span<Json* const> members) {
-    const auto joins = [](const Json& member) { return member.is_string() || member.is_number(); };
-    std::vector<Json> written;
-    std::string joined;
-    for (Json* const member : members) {
-      written.push_back(joins(*member) ? *member : Json());
-      all(*member);
-      if (joins(*member)) joined += string_of(*member) + " ";
+  static bool refers(const std::string& key, const Json& member) {
+    return key == "required" || key == "$ref" || key == "type" ||
+           (key == "name" && member.is_string());
+  }
+  static bool is_leaf(const Json& value) { return value.is_string() || value.is_number(); }
+
+  // Calls a function with each member that refers to no name.
+  template <class Visit>
+  static void for_members(Json& value, Visit visit) {
+    for (auto& [key, member] : value.items()) {
+      if (!value.is_object() || !refers(key, member)) visit(member);
     }
-    if (!still_holds(joined)) return;
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      if (written[i].is_null()) continue;
-      *members[i] = text(string_of(written[i]), true, Writer::user);
+  }
+  static void append_leaves(Json& value, std::string& joined) {
+    if (is_leaf(value)) joined += string_of(value) + " ";
+    if (value.is_structured()) {
+      for_members(value, [&joined](Json& member) { append_leaves(member, joined); });
     }
+  }
+
+  // A value may be split over several texts. Then all texts of the smallest part with the whole
+  // value are private.
+  void join_split(Json& value) {
+    const auto is_split = [&] {
+      std::string joined;
+      append_leaves(value, joined);
+      return still_holds(joined);
+    };
+    if (!is_split()) return;
+    for_members(value, [this](Json& member) {
+      if (member.is_structured()) join_split(member);
+    });
+    if (is_split()) hide(value);
+  }
+  void hide(Json& value) {
+    if (is_leaf(value)) value = text(string_of(value), true, Writer::user);
+    if (value.is_structured()) for_members(value, [this](Json& member) { hide(member); });
   }
 
   static std::string string_of(const Json& value) {
