@@ -34,10 +34,7 @@ class DflashTest(unittest.TestCase):
             .eval()
         )
         self.rows = [
-            Row(
-                torch.randint(0, 50, (n,)).tolist(),
-                [False] * PROMPT + [True] * (n - PROMPT),
-            )
+            Row(torch.randint(0, 50, (n,)).tolist(), [False] * PROMPT + [True] * (n - PROMPT))
             for n in (14, 9)
         ]
         self.tokens, labels = collate(self.rows)

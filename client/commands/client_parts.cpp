@@ -150,6 +150,7 @@ Result<std::unique_ptr<TargetLink>> ClientParts::open_link(
                                                ByteView frame) { uplink_.add(connection, frame); }},
                     .vocabulary_count = bundle().tokenizer().vocabulary_count()},
        .renew_token = [this] { return token(); },
+       .connects_later = true,
        .back_off = {},
        .jitter_seed = std::random_device{}(),
        .on_event = std::move(wake),

@@ -95,6 +95,8 @@ Result<void> TerminalConversation::start() {
                       bundle().context_count(), config.server);
   if (!reported_.drafter_reason.empty()) parts_->log()->info("{}", reported_.drafter_reason);
   Engine::ConversationParts parts = parts_->conversation(printer_);
+  const PrivateMode mode = privacy_->mode();
+  parts.connects_first = mode == PrivateMode::mask || mode == PrivateMode::off;
   parts.decorate = config.hooks.drafter;
   parts.on_cycle = config.hooks.on_cycle;
   parts.on_decision = [this](const std::string& what) { parts_->log()->info("{}", what); };

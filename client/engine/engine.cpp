@@ -144,6 +144,7 @@ std::optional<Engine::Outcome> Engine::take_turn(Slot& slot, Order order,
   switch (order) {
     case Order::open:
       if (auto opened = open_now(slot); !opened) return Outcome(opened.error());
+      if (slot.parts.connects_first) slot.link->start_connecting();
       return Outcome(std::nullopt);
     case Order::answer:
       if (!generation) {

@@ -47,6 +47,8 @@ class Engine {
   struct ConversationParts {
     // Opens the link to the target. The link calls `wake`, from any thread, when it has an event.
     std::function<Result<std::unique_ptr<TargetLink>>(std::function<void()> wake)> open_link;
+    // open() connects the link; otherwise the first answer that sends something does.
+    bool connects_first = true;
     // Wraps the drafter; empty: unchanged.
     std::function<std::unique_ptr<Drafter>(std::unique_ptr<Drafter>)> decorate{};
     // Called on the engine's thread, as on_cycle and on_decision are.

@@ -37,6 +37,9 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   const bool opens = opening_.is_wanted(open);
   // Tokens that were private are not shared with a prompt that may be sent.
   const bool all_may_go = !terms_.is_private || opens;
+  // An answer that sends nothing must not connect either: a handshake that its end interrupts would
+  // reveal how long the answer took.
+  if (all_may_go) parts_.link.start_connecting();
   if (all_may_go) common = std::min({common, open, conversation_.ledger().untainted_count()});
   answer_.requests.keep(common);
   const std::uint32_t given = std::max(common, open);

@@ -18,6 +18,7 @@ class CutLink final : public TargetLink {
   // Requires  tokens > 0
   CutLink(std::unique_ptr<TargetLink> link, std::uint32_t tokens, std::string why);
 
+  void start_connecting() override { link_->start_connecting(); }
   Result<void> send(TargetRequest request) override;
   Result<ClientEvent> wait_event(Instant deadline) override;
   LinkState state() const override;

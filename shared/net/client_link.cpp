@@ -75,6 +75,7 @@ class TlsLink final : public ClientLink {
         dialer_(options_.resolver, options_.host, options_.port),
         context_(std::move(context)),
         jitter_(options_.jitter_seed),
+        may_connect_(!options_.connects_later),
         wake_(io_.get_executor()),
         release_(io_),
         telling_(io_),
@@ -99,6 +100,12 @@ class TlsLink final : public ClientLink {
   }
   TlsLink(const TlsLink&) = delete;
   TlsLink& operator=(const TlsLink&) = delete;
+
+  void start_connecting() override {
+    asio::post(io_, [this] {
+      if (!std::exchange(may_connect_, true)) wake_.notify();
+    });
+  }
 
   Result<void> send(TargetRequest request) override {
     const std::scoped_lock lock(mutex_);
@@ -206,6 +213,7 @@ class TlsLink final : public ClientLink {
   asio::awaitable<void> run() {
     std::uint32_t attempt = 0;
     Told told;
+    while (!may_connect_ && !stopping_) co_await wake_.wait_until(Instant::max());
     while (!stopping_) {
       const std::uint32_t welcomes_before = welcome_count_;
       const bool plugged = is_plugged();
@@ -272,7 +280,7 @@ class TlsLink final : public ClientLink {
     if (stopping_) co_return Error{Errc::cancelled, "the link is closed"};
     if (!is_plugged()) co_return unplugged();
     TlsStream stream(io_, *context_);
-    const auto connected = co_await (connect(stream) || wake_.wait_until(Instant::max()));
+    const auto connected = co_await (connect_to_server(stream) || wake_.wait_until(Instant::max()));
     if (stopping_) co_return Error{Errc::cancelled, "the link is closed"};
     if (connected.index() == 1 || !is_plugged()) co_return unplugged();
     const Result<void>& result = std::get<0>(connected);
@@ -297,7 +305,7 @@ class TlsLink final : public ClientLink {
   }
 
   // Connects TCP and TLS, and checks that the peer is trusted.
-  asio::awaitable<Result<void>> connect(TlsStream& stream) {
+  asio::awaitable<Result<void>> connect_to_server(TlsStream& stream) {
     const Instant deadline = Clock::now() + options_.connect_timeout;
     asio::steady_timer timer(io_, deadline);
     const auto done = co_await (dialer_.connect(stream.next_layer()) || timer.async_wait(kToken));
@@ -511,6 +519,7 @@ class TlsLink final : public ClientLink {
   Dialer dialer_;
   std::shared_ptr<TlsContext> context_;
   Random jitter_;
+  bool may_connect_;  // start_connecting() was called, or is not needed
   asio::io_context io_{1};
   Signal wake_;  // wakes the coroutine: new work, or the end of a wait
   bool stopping_ = false;

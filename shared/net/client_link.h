@@ -21,6 +21,8 @@ struct ClientLinkOptions {
   // Returns the token to sign in with when a closed link tries again. Called on the link's thread;
   // may be empty, which keeps the token.
   std::function<std::string()> renew_token{};
+  // Sends nothing, not even a TCP handshake, until start_connecting() is called.
+  bool connects_later = false;
   Duration connect_timeout = std::chrono::seconds(10);  // name lookup, TCP and TLS together
   Duration write_stall_timeout = std::chrono::seconds(30);
   BackOff back_off{};
@@ -39,9 +41,9 @@ struct ClientLinkOptions {
   ServerContact* contact = nullptr;
 };
 
-// A TargetLink over TLS and TCP with its own thread. Connects at once, and again with jittered
-// back-off when the connection ends. If several connections came and went between calls to
-// wait_event, only the last is reported.
+// A TargetLink over TLS and TCP with its own thread. Connects at once unless
+// options.connects_later, and again with jittered back-off when the connection ends. If several
+// connections came and went between calls to wait_event, only the last is reported.
 //
 // If the peer cannot prove its identity, a link that has never met the server closes; otherwise it
 // keeps trying. A server that refuses sign-in or breaks the protocol always closes the link. An

@@ -80,6 +80,8 @@ class TargetLink {
   virtual void try_again() {}
   // Sends Close, drops the request in flight and does not reconnect.
   virtual void close() = 0;
+  // Begins to connect, if the link was opened to connect later. Otherwise does nothing.
+  virtual void start_connecting() {}
 };
 
 }  // namespace edgedraft

@@ -377,6 +377,32 @@ TEST_P(EngineTest, CheckedAnswerStatsCoverWholeAnswer) {
   EXPECT_EQ(outcome(*conversation).link.reconnects, 0u);
 }
 
+// Its handshake would be cut at a time that depends on the private text.
+TEST_P(EngineTest, ConnectsOnlyForAnswersThatMayBeSent) {
+  const auto alone =
+      BundleFile::open(EDGEDRAFT_MODELS "/independent.gguf", BundleUse::draft).value();
+  SharedDrafters writers({.first = [&alone] {
+    LoadedDrafter loaded{.backend = make_cpu_backend({.threads = 1}), .weights = nullptr};
+    loaded.weights = alone.load_drafter(*loaded.backend);
+    return loaded;
+  }});
+  Engine engine(&drafters(), &writers);
+  Heard heard;
+  Engine::ConversationParts of = parts(heard);
+  of.open_link = opens([](ClientLinkOptions& options) { options.connects_later = true; });
+  of.connects_first = false;
+  const auto conversation = engine.open(std::move(of)).value();
+  conversation->answer(
+      {1, 2, 3},
+      GenerationTerms{.tokens_max = 4, .route = WritingSide::device, .is_private = true});
+  EXPECT_EQ(outcome(*conversation).tokens.size(), 4u);
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(conversation->link_stats().bytes_up, 0u);
+  heard.forget();
+  conversation->answer(prompt(0), GenerationTerms{.tokens_max = kTokensMax});
+  expect_right(*conversation, heard, 0);
+}
+
 // Its drafter needs the target, and refuses.
 TEST_P(EngineTest, ConversationWithoutServerLeavesOthersUnaffected) {
   Talks talks(&drafters());

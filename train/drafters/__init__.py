@@ -13,14 +13,7 @@ from drafters.medusa import MedusaKind
 from drafters.moa import MoaKind
 from drafters.multistream import MultistreamKind
 
-KINDS = (
-    MoaKind(),
-    EagleKind(),
-    MedusaKind(),
-    MultistreamKind(),
-    DflashKind(),
-    IndependentKind(),
-)
+KINDS = (MoaKind(), EagleKind(), MedusaKind(), MultistreamKind(), DflashKind(), IndependentKind())
 
 
 def kind_of(name: str) -> Kind:

@@ -252,11 +252,7 @@ class DflashKind(Kind):
         return target.head(features[:depth]).argmax(-1).tolist()
 
     def write(
-        self,
-        folder: str,
-        drafter: nn.Module,
-        tokenizer=None,
-        dtype: Optional[torch.dtype] = None,
+        self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None
     ) -> None:
         write_folder(
             folder,

@@ -80,9 +80,7 @@ def make_drafter_sources() -> None:
     }
     mask = {"tokenizer.ggml.mask_token_id": 7}
     pair(
-        "dflash",
-        qwen3,
-        gguf({**keys("dflash", 1, settings), **mask}, {**fused, **table, **block}),
+        "dflash", qwen3, gguf({**keys("dflash", 1, settings), **mask}, {**fused, **table, **block})
     )
 
     assistant = {
