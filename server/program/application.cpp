@@ -90,7 +90,9 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                         .context_count = host_.context_count(),
                         .nodes_max = kTreeNodesMax,
                         .scale_groups = {},
-                        .pass_times = options_.pass_times};
+                        .pass_times = options_.pass_times,
+                        .replica = options_.replica,
+                        .arithmetic = options_.arithmetic};
   if (client->tap) {
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());

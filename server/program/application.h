@@ -22,6 +22,8 @@ struct ApplicationOptions {
   std::string agent;                   // program and version
   bool compresses = true;              // compresses prompts' activations
   std::vector<PassTime> pass_times{};  // measured at the start
+  std::string replica{};               // of wire::Welcome
+  std::string arithmetic{};            // of wire::Welcome
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "kernels/cpu/ops.h"
 #include "server/program/memory_limit.h"
 
 #if EDGEDRAFT_HAS_CUDA
@@ -14,10 +15,18 @@
 namespace edgedraft::server {
 namespace {
 
+// Vector widths do not change a bit; the x86 baseline and tiles do (instruction_set_test.cpp).
+std::string cpu_arithmetic() {
+  const cpu::Kernels& kernels = cpu::best_kernels();
+  if (std::string_view(kernels.name) == "baseline") return "cpu baseline";
+  return kernels.tile_matmul != nullptr ? "cpu with tiles" : "cpu";
+}
+
 OpenedDevice on_cpu(const DeviceOptions& options, std::string reason) {
   return {.backend = make_cpu_backend(
               {.threads = options.threads, .expert_bytes = usable_memory_bytes() / 2}),
           .reason = std::move(reason),
+          .arithmetic = cpu_arithmetic(),
           .memory_bytes = usable_memory_bytes(),
           .scratch_bytes = 0,
           .upload = nullptr};
@@ -57,6 +66,7 @@ OpenedDevice open_cuda(const DeviceOptions& options, const CudaDevice& device) {
           .reason = name_of(device) + ", " + std::to_string(device.memory_bytes >> 20) + " MiB" +
                     (options.deterministic ? ", deterministic" : "") +
                     (options.cuda_graphs ? "" : ", without CUDA graphs"),
+          .arithmetic = device.name + (options.deterministic ? ", deterministic" : ""),
           .memory_bytes = device.memory_bytes,
           .scratch_bytes = cuda.attention_scratch_bytes,
           .upload = std::move(upload)};

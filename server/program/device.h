@@ -26,6 +26,7 @@ struct DeviceOptions {
 struct OpenedDevice {
   std::unique_ptr<Backend> backend;
   std::string reason;           // device chosen and why, for the log
+  std::string arithmetic;       // equal for devices that compute the same bits
   std::uint64_t memory_bytes;   // device memory, or the part usable by this process; 0: unknown
   std::uint64_t scratch_bytes;  // scratch that operations may allocate on first use
   // Progress line of uploads; null on the CPU. Release it after the model is loaded.

@@ -5,6 +5,7 @@
 #include "server/proposers/probing_methods.h"
 #include "shared/program/endpoint.h"
 #include "shared/program/validators.h"
+#include "shared/protocol/replica_name.h"
 #include "shared/runtime/backend.h"
 
 namespace edgedraft::server {
@@ -117,6 +118,15 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
                  "without sign-in; off by default")
       ->type_name("HOST:PORT")
       ->check(is_endpoint(EndpointUse::listen));
+  app.add_option("--replica", o.replica,
+                 "Name of this server among replicas behind a TCP balancer. Clients send it as "
+                 "SNI when they connect again, so that the balancer can find this server")
+      ->type_name("NAME")
+      ->check([](const std::string& name) {
+        return is_replica_name(name) ? std::string()
+                                     : "expected up to 63 lower-case letters, digits, hyphens and "
+                                       "dots, as in a host name";
+      });
   app.add_option("--drain-timeout", o.drain_timeout_s,
                  "Time for answers to finish after SIGTERM before their connections are closed")
       ->type_name("SECONDS")

@@ -49,6 +49,7 @@ struct ServerOptions {
   std::string economy = "auto";
   std::string compress = "gzip";
   std::string metrics;
+  std::string replica;
   std::uint32_t drain_timeout_s = 30;
   double measure_s = 1.0;
   std::string speculate;

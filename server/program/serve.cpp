@@ -303,13 +303,16 @@ Result<int> serve(const ServerOptions& o) {
           : "");
   // Clients may connect from here. A signal now waits for Signals::wait().
   loading.reset();
-  Application application(**host, scheduler,
-                          {.token = credentials->token,
-                           .agent = kVersion,
-                           .compresses = o.compress == "gzip",
-                           .pass_times = std::move(pass_times),
-                           .metrics = metrics},
-                          *log);
+  Application application(
+      **host, scheduler,
+      {.token = credentials->token,
+       .agent = kVersion,
+       .compresses = o.compress == "gzip",
+       .pass_times = std::move(pass_times),
+       .replica = o.replica,
+       .arithmetic = std::string(kVersion) + ", " + device->arithmetic + ", KV " + o.kv_type,
+       .metrics = metrics},
+      *log);
   Listener listener({.address = endpoint->host,
                      .port = endpoint->port,
                      .protocol = {},

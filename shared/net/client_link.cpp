@@ -35,6 +35,8 @@ using namespace boost::asio::experimental::awaitable_operators;
 
 // A connection that lasts this long does not count as a failed attempt, even without an answer.
 constexpr Duration kStands = std::chrono::seconds(5);
+// After a connection that lasted this long and brought verdicts, the next replica is tried at once.
+constexpr Duration kServes = std::chrono::milliseconds(500);
 // Limits the back-off after short connections that brought verdicts: 1.6 to 3.2 s.
 constexpr std::uint32_t kAttemptsOfUse = 5;
 
@@ -248,7 +250,12 @@ class TlsLink final : public ClientLink {
       go_offline(known ? std::nullopt : std::optional(std::move(error)));
       if (stopping_) co_return;
       if (!plugged) attempt = 0;
-      const Duration delay = back_off_delay(options_.back_off, attempt++, jitter_);
+      // Another replica may take over at once.
+      const bool has_served = welcome_count_ > welcomes_before && brought_verdict_;
+      const bool has_stood = attempt == 0 || Clock::now() >= welcomed_at_ + kServes;
+      const bool is_at_once = has_served && has_stood && !contact_.replica().empty();
+      const Duration back_off = back_off_delay(options_.back_off, attempt++, jitter_);
+      const Duration delay = is_at_once ? Duration::zero() : back_off;
       co_await wake_.wait_until(plugged ? Clock::now() + delay : Instant::max());
     }
   }
@@ -320,7 +327,8 @@ class TlsLink final : public ClientLink {
       co_return Error{Errc::link_down, "could not connect to " + peer_ + ": " + error.message()};
     }
     NativeTls* tls = stream.native_handle();
-    if (auto named = set_server_name(tls, options_.tls, options_.host); !named) co_return named;
+    auto named = set_server_name(tls, options_.tls, options_.host, contact_.replica());
+    if (!named) co_return named;
     use_ticket(tls, ticket_);
     const Result<void> shaken = co_await shake_hands(stream, asio::ssl::stream_base::client,
                                                      deadline - Clock::now(), peer_);
@@ -417,8 +425,9 @@ class TlsLink final : public ClientLink {
                           .tcp = tcp_state(stream.next_layer().native_handle())};
         brought_verdict_ = true;
       }
-      if (std::holds_alternative<Welcomed>(*event)) {
+      if (const auto* welcomed = std::get_if<Welcomed>(&*event)) {
         ++welcome_count_;
+        contact_.set_replica(welcomed->welcome.replica);
         contact_.made();
         welcomed_at_ = received;
         brought_verdict_ = false;

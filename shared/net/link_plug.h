@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <string>
 
 namespace edgedraft {
 
@@ -28,9 +29,21 @@ class ServerContact {
   }
   void lost() { state_ = State::away; }
 
+  // Name of the replica that welcomed a link last; empty: it has none.
+  std::string replica() const {
+    const std::scoped_lock lock(mutex_);
+    return replica_;
+  }
+  void set_replica(const std::string& name) {
+    const std::scoped_lock lock(mutex_);
+    replica_ = name;
+  }
+
  private:
   std::atomic<State> state_ = State::unknown;
   std::atomic<bool> was_made_ = false;
+  mutable std::mutex mutex_;
+  std::string replica_;  // guarded by mutex_
 };
 
 // A switch for the network of any number of links. While it is pulled, their connections end

@@ -173,10 +173,12 @@ Result<std::shared_ptr<TlsContext>> make_client_context(const TlsClientOptions& 
 }
 
 Result<void> set_server_name(NativeTls* tls, const TlsClientOptions& options,
-                             const std::string& host) {
+                             const std::string& host, const std::string& replica) {
   boost::system::error_code not_numeric;
   boost::asio::ip::make_address(host, not_numeric);
-  bool set = !not_numeric || SSL_set_tlsext_host_name(tls, host.c_str()) == 1;
+  const bool is_named = not_numeric || !replica.empty();
+  const std::string& name = replica.empty() ? host : replica;
+  bool set = !is_named || SSL_set_tlsext_host_name(tls, name.c_str()) == 1;
   if (options.pin.empty()) {
     X509_VERIFY_PARAM* param = SSL_get0_param(tls);
     X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);

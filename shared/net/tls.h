@@ -46,10 +46,12 @@ struct TlsClientOptions {
 //           io, bad_file  as above
 Result<std::shared_ptr<TlsContext>> make_client_context(const TlsClientOptions& options);
 
-// Sets the server name for SNI and for the check of its certificate (skipped with a pin).
+// Sets the server name for SNI and for the check of its certificate (skipped with a pin). A
+// `replica` replaces the name in SNI only, as a hint for a balancer: the certificate is still
+// checked for `host`.
 // Errors    usage  no certificate can have such a name
 Result<void> set_server_name(NativeTls* tls, const TlsClientOptions& options,
-                             const std::string& host);
+                             const std::string& host, const std::string& replica = {});
 
 // Checks a finished handshake, resumed or not, before a byte is trusted: protocol, ALPN, pin, dates
 // of the certificate.

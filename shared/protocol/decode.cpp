@@ -6,6 +6,7 @@
 #include "messages_generated.h"
 #include "shared/protocol/error_code.h"
 #include "shared/protocol/message.h"
+#include "shared/protocol/replica_name.h"
 
 namespace edgedraft::wire {
 
@@ -145,7 +146,11 @@ Result<Message> read(const flat::Welcome& m) {
       .pad_bytes_up = m.pad_bytes_up(),
       .pad_bytes_down = m.pad_bytes_down(),
       .newest_row = m.newest_row(),
+      .pass_times = {},
+      .replica = c.text(m.replica(), kReplicaBytesMax, "replica"),
+      .arithmetic = c.text(m.arithmetic(), "arithmetic"),
   };
+  c.in_range(welcome.replica.empty() || is_replica_name(welcome.replica), "replica");
   c.in_range(welcome.hint_nodes_max >= 1, "hint_nodes_max");
   const auto is_block = [](std::uint32_t bytes) {
     return bytes >= kPadBlockBytesMin && bytes <= kPadBlockBytesMax;

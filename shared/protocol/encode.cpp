@@ -101,9 +101,11 @@ struct Writer {
     std::vector<flat::PassTime> passes;
     for (const PassTime& pass : m.pass_times) passes.emplace_back(pass.rows, pass.microseconds);
     const auto times = passes.empty() ? 0 : to.CreateVectorOfStructs(passes);
+    const auto replica = text(to, m.replica);
+    const auto arithmetic = text(to, m.arithmetic);
     to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
                                   m.nodes_max, groups, m.hint_nodes_max, m.pad_bytes_up,
-                                  m.pad_bytes_down, m.newest_row, times));
+                                  m.pad_bytes_down, m.newest_row, times, replica, arithmetic));
   }
 
   void operator()(const OutgoingPrefill& m) const {

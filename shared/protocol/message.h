@@ -91,6 +91,10 @@ struct Welcome {
   bool newest_row = false;
   // Measured passes, fewest rows first; empty: not measured.
   std::vector<PassTime> pass_times{};
+  // Name of this server among the replicas behind its address; empty: it has none.
+  std::string replica{};
+  // Build and kind of device. Replicas with the same text compute the same bits; empty: unknown.
+  std::string arithmetic{};
   bool operator==(const Welcome&) const = default;
 };
 

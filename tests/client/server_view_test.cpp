@@ -39,5 +39,41 @@ TEST(ServerViewTest, RefillsForgottenSessionUnderCurrentConnection) {
   EXPECT_EQ(server.session, welcome_as(2).session);
 }
 
+TEST(ServerViewTest, SessionStaysAtItsReplica) {
+  ServerView server;
+  wire::Welcome welcome = welcome_as(1);
+  welcome.replica = "a";
+  server.welcomed(welcome);
+  server.took_tokens(/*as_new_session=*/true);
+  server.count = 5;
+  welcome.session = welcome_as(2).session;
+  server.welcomed(welcome);
+  EXPECT_EQ(server.session, welcome_as(1).session);
+  EXPECT_EQ(server.count, 5u);
+  welcome.replica = "b";
+  server.welcomed(welcome);
+  EXPECT_FALSE(server.session);
+  EXPECT_EQ(server.count, 0u);
+}
+
+TEST(ServerViewTest, RemembersArithmeticOfEarlierTokens) {
+  ServerView server;
+  wire::Welcome welcome;
+  for (const char* const told : {"", "x", "x"}) {
+    welcome.arithmetic = told;
+    server.welcomed(welcome);
+    EXPECT_EQ(server.chosen_under, "") << told;
+  }
+  welcome.arithmetic = "y";
+  server.welcomed(welcome);
+  EXPECT_EQ(server.chosen_under, "x");
+  welcome.arithmetic = "z";
+  server.welcomed(welcome);
+  EXPECT_EQ(server.chosen_under, "x") << "y has chosen nothing";
+  welcome.arithmetic = "x";
+  server.welcomed(welcome);
+  EXPECT_EQ(server.chosen_under, "");
+}
+
 }  // namespace
 }  // namespace edgedraft::client

@@ -113,8 +113,11 @@ void TestApplication::handle(const ReplyHandle& reply, const PeerInfo& peer, Ser
       reply.fail(*rejection);
       return;
     }
-    reply.accept(
-        {.model = "toy", .context_count = 4096, .nodes_max = 62, .scale_groups = scale_groups});
+    reply.accept({.model = "toy",
+                  .context_count = 4096,
+                  .nodes_max = 62,
+                  .scale_groups = scale_groups,
+                  .replica = replica});
   } else if (const auto* prefill = std::get_if<PrefillRequested>(&event)) {
     reply.verdict({.round = prefill->request.round, .next = 7, .ending = ending});
   } else if (const auto* received = std::get_if<HintsReceived>(&event)) {

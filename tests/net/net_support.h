@@ -54,6 +54,7 @@ class TestApplication final : public ServerApplication {
   std::vector<std::uint32_t> scale_groups{};
   std::optional<Error> rejection{};
   wire::Ending ending = wire::Ending::none;  // ending of every verdict
+  std::string replica{};                     // name in every welcome
   // May be set at any time: the next call of handle() and of ended() throws, once.
   std::atomic<bool> fails_to_handle = false;
   std::atomic<bool> fails_to_end = false;

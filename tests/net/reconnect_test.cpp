@@ -83,7 +83,8 @@ TEST(ReconnectTest, ShowsIpv6AddressInBrackets) {
 // Welcomes every client and disconnects it at once, or after a verdict.
 class RevolvingDoor final : public ServerApplication {
  public:
-  explicit RevolvingDoor(bool answers = false) : answers_(answers) {}
+  explicit RevolvingDoor(bool answers = false, std::string replica = {})
+      : answers_(answers), replica_(std::move(replica)) {}
 
   void handle(const ReplyHandle& reply, const PeerInfo&, ServerEvent event) override {
     if (const auto* const prefill = std::get_if<PrefillRequested>(&event)) {
@@ -96,7 +97,7 @@ class RevolvingDoor final : public ServerApplication {
       times_.push_back(Clock::now());
     }
     changed_.notify_all();
-    reply.accept({.model = "toy", .context_count = 4096});
+    reply.accept({.model = "toy", .context_count = 4096, .replica = replica_});
     if (!answers_) reply.fail({Errc::refused, "come again"});
   }
   void ended(std::uint64_t, const PeerInfo&, const Error&, const TrafficStats&) override {}
@@ -110,6 +111,7 @@ class RevolvingDoor final : public ServerApplication {
 
  private:
   bool answers_;
+  std::string replica_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Instant> times_;
@@ -147,6 +149,29 @@ TEST(ReconnectTest, BacksOffIfServerDisconnectsAfterVerdict) {
   ASSERT_GE(times.size(), 6u);
   // Half of 20, 40, ... 320 ms.
   EXPECT_GE(times[5] - times[0], 310ms);
+}
+
+TEST(ReconnectTest, TriesAnotherReplicaAtOnceButOnlyOnce) {
+  RevolvingDoor door(/*answers=*/true, "r1");
+  const ServerOf server(door);
+  ClientLinkOptions options = server.client_options();
+  options.back_off = {.min = 300ms, .max = 300ms};
+  const auto link = ClientLink::open(std::move(options)).value();
+  Instant lost = Instant::max();
+  for (int welcomes = 0; welcomes < 3;) {
+    const auto event = link->wait_event(soon());
+    if (!event) {
+      ASSERT_NE(event.error().code, Errc::timed_out);
+      lost = Clock::now();
+      continue;
+    }
+    if (!std::holds_alternative<Welcomed>(*event)) continue;
+    ++welcomes;
+    EXPECT_TRUE(welcomes < 3 || Clock::now() - lost >= 250ms);
+    ASSERT_TRUE(link->send(outgoing(small_prompt())));
+  }
+  const auto times = door.wait_times(3);
+  EXPECT_LT(times[1] - times[0], 250ms);
 }
 
 // Accepts a single token.

@@ -144,6 +144,44 @@ TEST_F(TlsCaTest, RefusesAnotherHostName) {
   EXPECT_TRUE(fails_with(connect(server, "ca", "127.0.0.1"), Errc::untrusted));
 }
 
+// A balancer reads the name from SNI; the certificate must still be the host's.
+TEST_F(TlsCaTest, PutsReplicaIntoSniAndChecksHost) {
+  TestApplication application;
+  application.replica = "r1";
+  const TlsIdentity identity = signed_by("ca", {});
+  const auto tls = server_tls(identity);
+  std::vector<std::string> names;
+  SSL_CTX_set_tlsext_servername_arg(tls->native_handle(), &names);
+  SSL_CTX_set_tlsext_servername_callback(
+      tls->native_handle(), +[](SSL* connection, int*, void* seen) {
+        const char* const name = SSL_get_servername(connection, TLSEXT_NAMETYPE_host_name);
+        static_cast<std::vector<std::string>*>(seen)->emplace_back(name == nullptr ? "" : name);
+        return SSL_TLSEXT_ERR_OK;
+      });
+  Listener listener({.address = "127.0.0.1"}, tls, application);
+  ServerContact contact;
+  for (const char* const host : {"localhost", "localhost", "127.0.0.1"}) {
+    EXPECT_TRUE(TestServer::first_event({.host = host,
+                                         .port = std::to_string(listener.port()),
+                                         .tls = {.ca_file = directory_ / "ca-cert.pem"},
+                                         .jitter_seed = 1,
+                                         .contact = &contact}));
+  }
+  listener.stop(1s);
+  EXPECT_EQ(names, (std::vector<std::string>{"localhost", "r1", "r1"}));
+}
+
+TEST_F(TlsCaTest, ReplicaNameDoesNotReplaceHostName) {
+  const TestServer server({.identity = signed_by("ca", {.alternative_names = "DNS:r1"})});
+  ServerContact contact;
+  contact.set_replica("r1");
+  ClientLinkOptions options = server.client_options();
+  options.host = "localhost";
+  options.tls = {.ca_file = directory_ / "ca-cert.pem"};
+  options.contact = &contact;
+  EXPECT_TRUE(fails_with(TestServer::first_event(options), Errc::untrusted, "ostname"));
+}
+
 TEST_F(TlsCaTest, RefusesExpiredCertificate) {
   const TestServer server(
       {.identity = signed_by("ca", {.valid_from_seconds = -7200, .valid_until_seconds = -3600})});

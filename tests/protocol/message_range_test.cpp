@@ -215,6 +215,27 @@ TEST(WelcomeRangeTest, BoundsPassTimes) {
   EXPECT_EQ(code(many), Errc::protocol);
 }
 
+TEST(WelcomeRangeTest, ReplicaIsHostName) {
+  const std::vector<std::uint8_t> id(16);
+  const auto code = [&](const std::string& replica) {
+    FlatBufferBuilder b;
+    return code_of(Kind::welcome, b,
+                   flat::CreateWelcomeDirect(b, 1, &id, "", "", 100, 62, nullptr, 1, 0, 0, false,
+                                             nullptr, replica.c_str()));
+  };
+  for (const std::string& good : {std::string(), std::string("a"), std::string("7b"),
+                                  std::string("r-1.cloud"), std::string(kReplicaBytesMax, 'a')}) {
+    EXPECT_EQ(code(good), Errc::cancelled) << good;
+  }
+  for (const std::string& bad :
+       {std::string(kReplicaBytesMax + 1, 'a'), std::string("A"), std::string("a_b"),
+        std::string("a b"), std::string("-a"), std::string("a-"), std::string("a."),
+        std::string(".a"), std::string("a..b"), std::string("a.-b"), std::string("a-.b"),
+        std::string("10.0.0.1"), std::string("a\n")}) {
+    EXPECT_EQ(code(bad), Errc::protocol) << bad;
+  }
+}
+
 struct HintFields {
   std::vector<std::uint32_t> nodes = {7};
   std::vector<std::uint16_t> parents = {0};

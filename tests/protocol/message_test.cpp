@@ -48,6 +48,8 @@ std::vector<Message> one_of_each() {
   welcome.hint_nodes_max = 1000;
   welcome.newest_row = true;
   welcome.pass_times = {{1, 900}, {256, ~0u}};
+  welcome.replica = "r-1.cloud";
+  welcome.arithmetic = "edgedraft-server 0.1, cpu";
   const SamplingParams sampling{
       .temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.05f, .seed = ~0ull};
   return {

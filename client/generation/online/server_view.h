@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "shared/base/clock.h"
@@ -28,12 +29,27 @@ struct ServerView {
   bool newest_row = false;          // sends activations of the newest position only
   std::uint32_t context_count = 0;  // 0: unknown
   Instant ask_again{};              // earliest retry: it was out of capacity
+  std::string replica{};
+  std::string arithmetic{};    // build and kind of device
+  std::string chosen_under{};  // earlier value that verified tokens of the answer have; or empty
   std::vector<PassTime> pass_times{};
 
   void welcomed(const wire::Welcome& welcome) {
     signed_in = true;
     link_error.reset();
     link_closed = false;
+    // Replicas share nothing: another one does not know the session.
+    if (!replica.empty() && welcome.replica != replica) {
+      session.reset();
+      count = 0;
+    }
+    replica = welcome.replica;
+    const bool is_known = !arithmetic.empty() && !welcome.arithmetic.empty();
+    if (is_known && welcome.arithmetic != arithmetic && chosen_under.empty()) {
+      chosen_under = arithmetic;
+    }
+    arithmetic = welcome.arithmetic;
+    if (arithmetic == chosen_under) chosen_under.clear();
     fresh_session = offered_session = welcome.session;
     nodes_max = welcome.nodes_max;
     newest_row = welcome.newest_row;

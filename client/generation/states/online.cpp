@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <chrono>
+#include <string>
+#include <utility>
 
 #include "client/generation/states/states.h"
 #include "shared/protocol/activation_codec.h"
@@ -124,12 +126,17 @@ void OnlineState::take_check(const wire::Verdict& verdict) {
     answer_.requests.drop_from(settled + standing);
     parts_.observer.on_rewrite(conversation_.answer_count());
   }
+  const std::string before = std::exchange(server_.chosen_under, {});
   if (answer_.agreement.state() == ClientState::resyncing) {
-    answer_.agreement.enter(ClientState::online,
-                            request_.checked
-                                ? std::to_string(standing) + " offline tokens confirmed, " +
-                                      std::to_string(rewritten) + " rewritten"
-                                : std::to_string(stats_.offline_tokens) + " offline tokens kept");
+    std::string why = request_.checked
+                          ? std::to_string(standing) + " offline tokens confirmed, " +
+                                std::to_string(rewritten) + " rewritten"
+                          : std::to_string(stats_.offline_tokens) + " offline tokens kept";
+    if (!before.empty()) {
+      why += "; another kind of server (" + server_.arithmetic + ", before: " + before +
+             ") may round differently, so the rest may not be what one server would have written";
+    }
+    answer_.agreement.enter(ClientState::online, why);
   }
   if (!repeats) answer_.text.write(verdict.next, Provenance::verified);
   server_.count = conversation_.count();
