@@ -62,9 +62,9 @@ case $1 in
   arm64) packages+=("$fibers" libgtest-dev g++-aarch64-linux-gnu qemu-user mmdebstrap) ;;
   # black and clang-format are for scripts/format.sh, clang for the fuzz targets. Mesa brings a
   # software Vulkan driver for machines without a GPU. Fibers run CUDA kernels on the host. Gnuplot
-  # draws an experiment's report, Chromium shows it. PyTorch runs the tests of train/. The last five
-  # boot a kernel with netem.
-  test) packages+=("$fibers" libgtest-dev black clang clang-format-14 libclang-rt-dev openssl curl gnuplot-nox "${debian_only[@]}"
+  # draws an experiment's report, Chromium shows it. HAProxy balances replicas. PyTorch runs the
+  # tests of train/. The last five boot a kernel with netem.
+  test) packages+=("$fibers" libgtest-dev black clang clang-format-14 haproxy libclang-rt-dev openssl curl gnuplot-nox "${debian_only[@]}"
                    mesa-vulkan-drivers vulkan-validationlayers
                    qemu-system-x86 busybox-static cpio xz-utils iproute2) ;;
   full) packages+=(clang-19 clang-tidy-19 libc++-19-dev libc++abi-19-dev) ;;
