@@ -98,9 +98,14 @@ class SchedulesTest : public ::testing::Test {
     EXPECT_EQ(std::ranges::count(asked.listener.provenance, Provenance::offline), 0);
   }
 
-  void run(std::uint64_t seed) {
+  // Returns the kills of a server while answers were due.
+  std::uint64_t run(std::uint64_t seed, std::uint32_t kills = 0) {
     random_ = Random(mix64(seed));
-    const SimulatedDevice::Options options = this->options();
+    SimulatedDevice::Options options = this->options();
+    for (Duration at{}; kills > 0; --kills) {
+      at += std::chrono::milliseconds(1 + below(400));
+      options.kills.push_back(at);
+    }
     SimulatedDevice device(options);
     std::list<Asked> all;
     for (std::uint32_t i = 0; i < options.conversations; ++i) {
@@ -142,6 +147,7 @@ class SchedulesTest : public ::testing::Test {
     }
     device.run(120s);
     for (const Asked& asked : all) expect_plain(asked);
+    return device.kill_count();
   }
 
   Random random_{0};
@@ -156,6 +162,17 @@ TEST_F(SchedulesTest, AnswersEqualPlainDecoding) {
     run(seed);
     ASSERT_FALSE(HasFailure());
   }
+}
+
+// The replica that takes over knows no session.
+TEST_F(SchedulesTest, AnswersEqualPlainDecodingWhenReplicasDie) {
+  std::uint64_t kills = 0;
+  for (std::uint64_t seed = 1; seed <= schedule_count() / 2; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    kills += run(seed, /*kills=*/8);
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_GE(kills, schedule_count()) << "answers that are over test nothing";
 }
 
 }  // namespace

@@ -19,13 +19,32 @@ class SimulatedDevice::Link final : public TargetLink {
   Link(SimulatedDevice& device, std::function<void()> wake)
       : device_(device), wake_(std::move(wake)) {
     for (const Outage& outage : device.options_.outages) {
-      device.time_.at(device.start_ + outage.begin, [this] { cut(); });
-      device.time_.at(device.start_ + outage.end, [this] { connect_at_step(); });
+      device.time_.at(device.start_ + outage.begin, [this] {
+        is_out_ = true;
+        cut();
+      });
+      device.time_.at(device.start_ + outage.end, [this] {
+        is_out_ = false;
+        connect_at_step();
+      });
     }
     connect_at_step();
   }
   ~Link() override {
     if (connection_ != 0) device_.loop_->end(connection_);
+  }
+
+  void cut() {
+    if (connection_ == 0) return;
+    device_.loop_->end(connection_);
+    connection_ = 0;
+    client_.reset();
+    server_.reset();
+    tell(Error{Errc::link_down, "it broke"}, LinkState::connecting);
+  }
+
+  void connect_at_step() {
+    device_.time_.put_off(device_.grid_.release(now()), [this] { connect(); });
   }
 
   Result<void> send(TargetRequest request) override {
@@ -70,11 +89,8 @@ class SimulatedDevice::Link final : public TargetLink {
 
   Instant now() const { return device_.time_.now(); }
 
-  void connect_at_step() {
-    device_.time_.put_off(device_.grid_.release(now()), [this] { connect(); });
-  }
-
   void connect() {
+    if (is_out_ || connection_ != 0) return;
     connection_ = ++device_.connection_count_;
     client_.emplace(ClientProtocolOptions{.hello = {.agent = "toy",
                                                     .pad_tick_ms = device_.options_.pad_tick_ms}},
@@ -82,15 +98,6 @@ class SimulatedDevice::Link final : public TargetLink {
     server_.emplace(ServerProtocolOptions{}, now());
     pass_up();
     keep_pace(connection_);
-  }
-
-  void cut() {
-    if (connection_ == 0) return;
-    device_.loop_->end(connection_);
-    connection_ = 0;
-    client_.reset();
-    server_.reset();
-    tell(Error{Errc::link_down, "it broke"}, LinkState::connecting);
   }
 
   void keep_pace(std::uint64_t connection) {
@@ -193,6 +200,7 @@ class SimulatedDevice::Link final : public TargetLink {
           .nodes_max = device_.options_.nodes_max,
           .scale_groups = {},
           .hint_nodes_max = kHintNodesMax,
+          .replica = "r" + std::to_string(device_.replica_count_),
       };
       if (Tap* const tap = device_.drafters_.tap()) {
         const auto groups = tap->scale_groups();
@@ -232,6 +240,7 @@ class SimulatedDevice::Link final : public TargetLink {
   std::optional<ServerProtocol> server_;
   wire::SessionId session_{};
   std::uint64_t connection_ = 0;  // 0: down
+  bool is_out_ = false;
   // The device's view of the link.
   LinkState state_ = LinkState::connecting;
   std::uint64_t told_connection_ = 0;
@@ -266,15 +275,32 @@ struct SimulatedDevice::Talk final : GenerationObserver {
   std::optional<Generation> generation;
 };
 
-SimulatedDevice::SimulatedDevice(const Options& options) : options_(options) {
+// Serves with a new server that knows no session.
+void SimulatedDevice::start_replica() {
   PassLoopOptions passes;
   passes.sessions.sessions_max = 16;
-  passes.pace = [row = options.row_time](std::uint32_t rows) { return kPassTime + rows * row; };
-  passes.pass_rows_max = options.pass_rows_max;
+  passes.pace = [row = options_.row_time](std::uint32_t rows) { return kPassTime + rows * row; };
+  passes.pass_rows_max = options_.pass_rows_max;
   passes.wait_until = [this](Instant end) { passing_ = std::max(*passing_, end); };
   passes.on_session_fault = [](const std::string& why) { ADD_FAILURE() << why; };
   loop_.emplace(SessionParts{.decoder = decoder_, .context_count = kContext, .is_end = is_toy_end},
                 passes, [this] { return passing_.value_or(time_.now()); });
+  server_free_ = time_.now();
+  ++replica_count_;
+}
+
+void SimulatedDevice::kill_replica() {
+  for (const auto& talk : talks_) talk->link->cut();
+  start_replica();
+  for (const auto& talk : talks_) talk->link->connect_at_step();
+  if (over_count_ < asked_count_) ++kill_count_;
+}
+
+SimulatedDevice::SimulatedDevice(const Options& options) : options_(options) {
+  start_replica();
+  for (const Duration at : options.kills) {
+    time_.at(start_ + at, [this] { kill_replica(); });
+  }
   for (std::uint32_t i = 0; i < options.conversations; ++i) {
     auto owned = std::make_unique<Talk>();
     Talk& talk = *owned;

@@ -72,6 +72,9 @@ class SimulatedDevice {
   };
   struct Options {
     std::vector<Outage> outages{};  // outages of all links
+    // Times at which the server dies, since the start. Another replica, which knows no session,
+    // takes over at once.
+    std::vector<Duration> kills{};
     std::uint16_t pad_tick_ms = 0;  // 0: links are not padded
     std::optional<Hold> hold = Hold::none;
     Duration one_way = std::chrono::milliseconds(15);
@@ -113,12 +116,15 @@ class SimulatedDevice {
   const std::vector<SentBytes>& sent() const { return sent_; }
   std::uint64_t hint_count() const { return hint_count_; }
   std::uint64_t resync_count() const { return resync_count_; }
+  std::uint64_t kill_count() const { return kill_count_; }  // kills during answers
   const Generation& generation(std::uint32_t conversation) const;
 
  private:
   class Link;
   struct Talk;
 
+  void start_replica();
+  void kill_replica();
   Instant compute_now() const { return computing_.value_or(time_.now()); }
   void compute_until(Instant end);
   bool run_server(Instant until);
@@ -148,6 +154,8 @@ class SimulatedDevice {
   std::uint64_t connection_count_ = 0;
   std::uint64_t hint_count_ = 0;
   std::uint64_t resync_count_ = 0;
+  std::uint64_t replica_count_ = 0;
+  std::uint64_t kill_count_ = 0;
 };
 
 }  // namespace edgedraft::testing
