@@ -48,7 +48,10 @@ class SimulatedDevice::Link final : public TargetLink {
   }
 
   Result<void> send(TargetRequest request) override {
-    if (state_ != LinkState::online) return Error{Errc::link_down, "it is down"};
+    // As in ClientLink: the caller's knowledge belongs to an earlier connection.
+    if (state_ != LinkState::online || std::ranges::any_of(events_, is_welcome)) {
+      return Error{Errc::link_down, "it is down"};
+    }
     if (std::holds_alternative<CancelRequest>(request)) {
       ++cancels_sent_;
       std::erase_if(events_, is_answer);
@@ -82,6 +85,9 @@ class SimulatedDevice::Link final : public TargetLink {
   void close() override {}
 
  private:
+  static bool is_welcome(const Result<ClientEvent>& event) {
+    return event && std::holds_alternative<Welcomed>(*event);
+  }
   static bool is_answer(const Result<ClientEvent>& event) {
     return event && (std::holds_alternative<VerdictReceived>(*event) ||
                      std::holds_alternative<RequestRefused>(*event));
@@ -112,14 +118,17 @@ class SimulatedDevice::Link final : public TargetLink {
 
   void tell(Result<ClientEvent> event, std::optional<LinkState> state = std::nullopt) {
     const std::uint64_t connection = connection_;
-    device_.time_.put_off(device_.grid_.release(now()),
-                          [this, state, connection, event = std::move(event)]() mutable {
-                            if (cancels_done_ != cancels_sent_ && is_answer(event)) return;
-                            state_ = state.value_or(state_);
-                            if (state == LinkState::online) told_connection_ = connection;
-                            events_.push_back(std::move(event));
-                            wake_();
-                          });
+    device_.time_.put_off(device_.grid_.release(now()), [this, state, connection,
+                                                         event = std::move(event)]() mutable {
+      if (cancels_done_ != cancels_sent_ && is_answer(event)) return;
+      state_ = state.value_or(state_);
+      if (state == LinkState::online) {
+        told_connection_ = connection;
+        events_.erase(std::ranges::find_if(events_, is_welcome), events_.end());
+      }
+      events_.push_back(std::move(event));
+      wake_();
+    });
   }
 
   void hand_over(TargetRequest request) {
