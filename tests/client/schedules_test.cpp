@@ -173,6 +173,8 @@ TEST_F(SchedulesTest, AnswersEqualPlainDecodingWhenReplicasDie) {
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_GE(kills, schedule_count()) << "answers that are over test nothing";
+  // The link breaks just after a check, when the drafter's context is full.
+  run(1810, /*kills=*/8);
 }
 
 }  // namespace

@@ -78,6 +78,7 @@ void OnlineState::take_verdict(const VerdictReceived& event) {
     }
   }
   conversation_.settle();
+  answer_.device.agree();
   // A token beyond tokens_max was not written and ends nothing.
   const bool written = conversation_.count() == event.verdict.length;
   answer_.text.end_where_due(written ? event.verdict.ending : wire::Ending::none);
@@ -164,7 +165,6 @@ Result<State::Step> OnlineState::work() {
       return Step{*next};
     }
   }
-  if (answer_.agreement.state() == ClientState::online) answer_.device.agree();
   if (drafting.drafts_ahead()) {
     drafting.step();
   } else if (drafting.holds_news()) {
