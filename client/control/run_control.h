@@ -104,14 +104,12 @@ struct RunKnowledge {
 // - A mode's rate is its measured rate. For drafting, a forecast (shared/forecast) from link,
 //   passes, steps and ranks counts like 16 more tokens, so that the rate follows a new prompt.
 // - Until a stream is measured, its rate is that of passes as the server measured them. If the
-// server
-//   sent none, a stream is measured first: it costs nothing compared to plain decoding. It is
-//   measured (again) when 3 % of the tokens drafted since then cover the expected loss of a
+//   server sent none, a stream is measured first: it costs nothing compared to plain decoding. It
+//   is measured again when 3 % of the tokens drafted since then cover the expected loss of a
 //   streamed interval.
-// - Every token adds 3 % of a token to the balance. Drafting adds its gain over the stream's
-//   rate, or subtracts its loss. An interval of drafting begins if the balance covers its
-//   expected loss. A mode expected to win is thus tried at once, a nearly equal one often, and a
-//   slow one rarely.
+// - Every token adds 3 % of a token to the balance. Drafting adds its gain over the stream's rate,
+//   or subtracts its loss. An interval of drafting begins if the balance covers its expected loss.
+//   A mode expected to win is thus tried at once, a nearly equal one often, and a slow one rarely.
 //
 // Drafting has to gain 3 % over a stream, or 15 % on battery. Economy is preferred if it costs less
 // than 3 %. On battery only paths with a probability above 1 in 5 are drafted. So they are, as
