@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "shared/drafting/kinds.h"
 #include "tests/model/hf_checkpoint.h"
@@ -70,18 +71,8 @@ test::HfCheckpoint checkpoint_of(const GgufFile& file, const AssistantModel& mod
       {"ffn_down.", "mlp.down_proj."},
       {"layer_output_scale.weight", "layer_scalar"}};
   test::HfCheckpoint checkpoint{.config = config_of(model), .tensors = {}};
-  for (const GgufTensor& tensor : file.tensors()) {
-    std::string name(tensor.name);
-    if (name == "rope_freqs.weight") continue;
-    for (const auto& [from, to] : parts) {
-      if (const std::size_t at = name.find(from); at != name.npos) {
-        name.replace(at, from.size(), to);
-      }
-    }
-    std::vector<float> values(tensor.rows() * tensor.cols());
-    dequantize_row(tensor.type, tensor.bytes, values);
-    checkpoint.add(name, {tensor.dims.rbegin(), tensor.dims.rend()}, values);
-  }
+  constexpr std::string_view kWithout[] = {"rope_freqs.weight"};
+  checkpoint.add_all(file, kWithout, parts);
   return checkpoint;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string_view>
 
 #include "shared/drafting/dflash/dflash_drafter.h"
 #include "shared/drafting/dflash/dflash_kind.h"
@@ -319,18 +320,8 @@ test::HfCheckpoint checkpoint_of(const GgufFile& file, const DflashModel& model)
       {"ffn_gate.", "mlp.gate_proj."},
       {"ffn_up.", "mlp.up_proj."},
       {"ffn_down.", "mlp.down_proj."}};
-  for (const GgufTensor& tensor : file.tensors()) {
-    std::string name(tensor.name);
-    if (name == "token_embd.weight" || name == "output.weight") continue;
-    for (const auto& [from, to] : parts) {
-      if (const std::size_t at = name.find(from); at != name.npos) {
-        name.replace(at, from.size(), to);
-      }
-    }
-    std::vector<float> values(tensor.rows() * tensor.cols());
-    dequantize_row(tensor.type, tensor.bytes, values);
-    checkpoint.add(name, {tensor.dims.rbegin(), tensor.dims.rend()}, values);
-  }
+  constexpr std::string_view kWithout[] = {"token_embd.weight", "output.weight"};
+  checkpoint.add_all(file, kWithout, parts);
   return checkpoint;
 }
 
