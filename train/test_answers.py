@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import unittest
 
 import torch
 

@@ -9,30 +9,18 @@ import torch
 
 import distill
 from data import collate, Row
+from drafter_case import DrafterCase
 from drafters.dflash import Dflash, blocks_of
-from model import Llama, LlamaConfig, grouped_attention, rope_table, rotate
+from model import grouped_attention, rope_table, rotate
 
 PROMPT = 4
 
 
-class DflashTest(unittest.TestCase):
+class DflashTest(DrafterCase):
+    share = 0.9
+
     def setUp(self):
-        torch.manual_seed(9)
-        self.target = (
-            Llama(
-                LlamaConfig(
-                    vocab_size=50,
-                    hidden_size=32,
-                    num_hidden_layers=3,
-                    num_attention_heads=4,
-                    num_key_value_heads=2,
-                    head_dim=8,
-                    intermediate_size=40,
-                )
-            )
-            .requires_grad_(False)
-            .eval()
-        )
+        super().setUp()
         self.rows = [
             Row(torch.randint(0, 50, (n,)).tolist(), [False] * PROMPT + [True] * (n - PROMPT))
             for n in (14, 9)
@@ -40,12 +28,6 @@ class DflashTest(unittest.TestCase):
         self.tokens, labels = collate(self.rows)
         self.response = distill.answer_rows(labels)[0]
         self.trace = self.target(self.tokens)
-
-    def make(self, name="dflash", share=0.9):
-        drafter = distill.make_drafter(name, self.target, share).eval().requires_grad_(False)
-        for parameter in drafter.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-        return drafter
 
     def guesses(self, drafter):
         return distill.kind_of("dflash").training_forward(
@@ -91,7 +73,7 @@ class DflashTest(unittest.TestCase):
                             )
 
     def test_drafting_takes_the_likeliest_token_of_each_mask(self):
-        drafter, sequence = self.make(), self.rows[0].ids
+        drafter, sequence = self.make("dflash"), self.rows[0].ids
         expected = self.target.head(self.alone(drafter, 0, 7)).argmax(-1).tolist()
         for depth in (1, 4, 9):
             chain = distill.kind_of("dflash").draft_chain(
@@ -100,7 +82,7 @@ class DflashTest(unittest.TestCase):
             self.assertEqual(chain, expected[:depth])
 
     def test_later_masks_weigh_less(self):
-        weights = [guess.weight for guess in self.guesses(self.make())]
+        weights = [guess.weight for guess in self.guesses(self.make("dflash"))]
         self.assertEqual(weights[0], 1)
         self.assertEqual(weights, sorted(set(weights), reverse=True))
 
@@ -111,14 +93,14 @@ class DflashTest(unittest.TestCase):
 
     def test_fills_the_limit_with_its_mlps(self):
         for share in (0.4, 0.9):
-            size = sum(p.numel() for p in self.make(share=share).parameters())
+            size = sum(p.numel() for p in self.make("dflash", share).parameters())
             limit = share * self.target.count_parameters()
             self.assertLessEqual(size, limit)
             self.assertGreater(size, 0.8 * limit)
         self.assertIsNone(distill.kind_of("dflash").make("dflash", self.target, 1_000))
 
     def test_folder_has_the_published_layout(self):
-        drafter = self.make()
+        drafter = self.make("dflash")
         with tempfile.TemporaryDirectory() as folder:
             distill.kind_of("dflash").write(folder, drafter)
             with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
@@ -127,7 +109,7 @@ class DflashTest(unittest.TestCase):
         self.assertEqual(config["dflash_config"]["target_layer_ids"], [0, 2])
 
     def test_rejects_the_drafter_of_a_deeper_target(self):
-        config = distill.drafter_record("dflash", self.make())["config"]
+        config = distill.drafter_record("dflash", self.make("dflash"))["config"]
         self.assertIsInstance(distill.kind_of("dflash").restore(self.target, config), Dflash)
         with self.assertRaises(ValueError) as caught:
             distill.kind_of("dflash").restore(self.target, {**config, "states": [1, 9]})

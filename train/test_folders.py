@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import unittest
 
 import torch
 

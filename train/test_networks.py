@@ -1,7 +1,6 @@
 """The networks, their masks and losses."""
 
 import dataclasses
-import math
 import os
 import tempfile
 import unittest
@@ -12,9 +11,10 @@ import torch
 import distill
 from checkpoint import read_safetensors, write_safetensors
 from data import Row, collate
+from drafter_case import DrafterCase
 from drafters import eagle, moa
 from drafters.moa import Moa, MoaConfig, MoaState
-from model import Cache, Llama, LlamaConfig, causal_mask
+from model import Cache, Llama, LlamaConfig
 from traces import Traces
 
 
@@ -174,35 +174,17 @@ class NetworkTest(unittest.TestCase):
         self.assertIn("model.layers.0.self_attn.q_proj.bias", model.state_dict())
 
 
-class FeatureDraftersTest(unittest.TestCase):
+class FeatureDraftersTest(DrafterCase):
     """EAGLE, HASS and MEDUSA: training sees the same inputs as drafting."""
 
+    seed = 7
+    tied = False
+    spread = 0.1
+
     def setUp(self):
-        torch.manual_seed(7)
-        self.target = (
-            Llama(
-                LlamaConfig(
-                    vocab_size=50,
-                    hidden_size=32,
-                    num_hidden_layers=3,
-                    num_attention_heads=4,
-                    num_key_value_heads=2,
-                    head_dim=8,
-                    intermediate_size=40,
-                    tie_word_embeddings=False,
-                )
-            )
-            .requires_grad_(False)
-            .eval()
-        )
+        super().setUp()
         self.tokens = torch.randint(0, 50, (1, 12))
         self.trace = self.target(self.tokens)
-
-    def make(self, name):
-        drafter = distill.make_drafter(name, self.target, 0.5).eval().requires_grad_(False)
-        for parameter in drafter.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-        return drafter
 
     def test_wide_mlps_are_whole_blocks(self):
         """Quantised types store rows in blocks of 32, and rows of an MLP's last matrix are as long as the MLP is
@@ -409,109 +391,6 @@ class FeatureDraftersTest(unittest.TestCase):
                 drafter, self.target, self.trace, self.tokens[0].tolist(), 6, 4
             )
             self.assertEqual(chain, logits[5].argmax(-1)[:4].tolist())
-
-
-class MultistreamTest(unittest.TestCase):
-    """Speculative Streaming: streams of a position see what the target knew there, and each other."""
-
-    def setUp(self):
-        torch.manual_seed(9)
-        self.target = (
-            Llama(
-                LlamaConfig(
-                    vocab_size=50,
-                    hidden_size=32,
-                    num_hidden_layers=3,
-                    num_attention_heads=4,
-                    num_key_value_heads=2,
-                    head_dim=8,
-                    intermediate_size=40,
-                )
-            )
-            .requires_grad_(False)
-            .eval()
-        )
-        self.tokens = torch.randint(0, 50, (1, 12))
-        self.trace = self.target(self.tokens)
-
-    def make(self, name):
-        drafter = distill.make_drafter(name, self.target, 0.5).eval().requires_grad_(False)
-        for parameter in drafter.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-        return drafter
-
-    def alone(self, drafter, position):
-        """[G, E]: the streams of one position, a row after the other, by the paper's equations."""
-        count, first = drafter.config.streams, drafter.first_layer
-        x = self.trace.streams[first][:, position : position + 1].repeat(1, count, 1)
-        if not drafter.config.rotated:
-            x = x + torch.stack(list(drafter.embeddings))
-        angle = math.pi / 2 / (1024 + count) if drafter.config.rotated else 0.0
-        rope = self.target.rope(position + 1 + torch.arange(count))
-        for i, layer in enumerate(self.target.model.layers[first:]):
-            normed = layer.input_layernorm(x)
-            k, v = layer.self_attn.keys_values(normed, rope)
-            past = [
-                known[first + i][:, :, : position + 1]
-                for known in (self.trace.keys, self.trace.values)
-            ]
-            mask = causal_mask(count, position + 1 + count)
-            k, v = torch.cat((past[0], k), 2), torch.cat((past[1], v), 2)
-            read = [
-                layer.self_attn.attend(normed, rope, k, self.turned(v, j * angle), mask)[:, j - 1]
-                for j in range(1, count + 1)
-            ]
-            x = x + torch.stack(read, 1)
-            adapter = drafter.adapters[i]
-            low = layer.post_attention_layernorm(x) @ adapter.down.weight.t()
-            x = x + low @ adapter.up.weight.t()
-        return self.target.model.norm(x)[0]
-
-    @staticmethod
-    def turned(values, angle):
-        """values [..., D] as D / 2 complex numbers, rotated."""
-        real, imaginary = values.chunk(2, -1)
-        turned = torch.complex(real, imaginary) * complex(math.cos(angle), math.sin(angle))
-        return torch.cat((turned.real, turned.imag), -1)
-
-    def test_training_equals_streams_of_single_positions(self):
-        for name, count in (
-            ("multistream", 4),
-            ("multistream-1-r2", 4),
-            ("multistream-2-g2", 2),
-            ("multistream-2-rotated", 4),
-        ):
-            drafter = self.make(name)
-            guesses = distill.kind_of(name).training_forward(
-                drafter, self.target, self.tokens, self.trace, None, None, None
-            )
-            self.assertEqual(len(guesses), count)
-            for position in range(8):
-                expected = self.alone(drafter, position)
-                for j, guess in enumerate(guesses, 1):
-                    self.assertTrue(
-                        torch.allclose(guess.feature[0, position + j], expected[j - 1], atol=1e-4),
-                        (name, position, j),
-                    )
-            chain = distill.kind_of(name).draft_chain(
-                drafter, self.target, self.trace, self.tokens[0].tolist(), 6, 3
-            )
-            expected = self.target.head(self.alone(drafter, 5)).argmax(-1)
-            self.assertEqual(chain, expected[:3].tolist())
-
-    def test_published_number_of_parameters(self):
-        """4 embeddings, and adapters of rank 8 in the last four layers or as many as there are."""
-        size = sum(p.numel() for p in self.make("multistream").parameters())
-        self.assertEqual(size, 32 * (4 + 2 * 3 * 8))
-        size = sum(p.numel() for p in self.make("multistream-2-g6-rotated").parameters())
-        self.assertEqual(size, 32 * 2 * 2 * 8)
-        self.assertIsNone(distill.kind_of("multistream").make("multistream", self.target, 1_000))
-
-    def test_rejects_layers_that_the_target_lacks(self):
-        for name in ("multistream-4", "multistream-0"):
-            with self.assertRaises(SystemExit) as caught:
-                distill.make_drafter(name, self.target, 0.5)
-            self.assertIn("1 to 3", str(caught.exception))
 
 
 class TracesTest(unittest.TestCase):
