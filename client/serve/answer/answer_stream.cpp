@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "client/serve/answer/completion_format.h"
 #include "shared/base/ascii.h"
 #include "shared/base/check.h"
 
@@ -19,18 +18,21 @@ std::int64_t wall_clock_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count();
 }
 
-// Head of a stream of server-sent events, with additional `headers`.
-HttpAnswer event_stream_head(const HttpHeaders& headers) {
+// Head of a stream, with additional `headers`.
+HttpAnswer stream_head(const HttpHeaders& headers, StreamForm form) {
   // Asks proxies not to buffer the answer.
   HttpAnswer head{
-      .content_type = "text/event-stream", .body = {}, .headers = {{"X-Accel-Buffering", "no"}}};
+      .content_type = form.content_type, .body = {}, .headers = {{"X-Accel-Buffering", "no"}}};
   head.add(headers);
   return head;
 }
 
-// Interval of comments in a silent stream, so that proxies keep the connection open.
+// Interval of fillers in a silent stream, so that proxies keep the connection open.
 constexpr Duration kKeepAlive = std::chrono::seconds(10);
-constexpr const char* kKeepAliveComment = ": keep-alive\n\n";
+
+std::string error_event(const ApiError& error) {
+  return "data: " + to_json(error) + "\n\n";
+}
 
 }  // namespace
 
@@ -49,10 +51,11 @@ void AnswerStream::answer(HttpAnswer answer) {
   end();
 }
 
-void AnswerStream::begin(const HttpHeaders& headers) {
-  HttpAnswer head = event_stream_head(headers_);
+void AnswerStream::begin(const HttpHeaders& headers, StreamForm form) {
+  HttpAnswer head = stream_head(headers_, form);
   head.add(headers);
-  asking_->begin(std::move(head), kKeepAlive, kKeepAliveComment);
+  const std::string filler = form.filler;
+  asking_->begin(std::move(head), filler.empty() ? Duration::max() : kKeepAlive, filler);
   readers_.push_back({*std::exchange(asking_, std::nullopt), bytes_.size()});
 }
 
@@ -85,7 +88,7 @@ bool AnswerStream::is_stuck() const {
 
 void AnswerStream::break_off(const ApiError& why) {
   if (asking_) return answer(answer_of(why));
-  write(CompletionFormat::error_event(why));
+  write(error_event(why));
   end();
 }
 
@@ -96,9 +99,10 @@ bool AnswerStream::is_read() const {
 
 void AnswerStream::attach(HttpReply reply, const HttpHeaders& headers, std::size_t from) {
   EDGEDRAFT_CHECK(from <= bytes_.size());
-  HttpAnswer head = event_stream_head(headers);
+  constexpr StreamForm kForm;
+  HttpAnswer head = stream_head(headers, kForm);
   head.body = bytes_.substr(from);
-  reply.begin(std::move(head), kKeepAlive, kKeepAliveComment);
+  reply.begin(std::move(head), kKeepAlive, kForm.filler);
   if (ended_) {
     reply.end();
   } else {

@@ -22,6 +22,12 @@ namespace edgedraft::client {
 // Backlog of events beyond which a client is disconnected.
 inline constexpr std::size_t kStreamBacklogMax = 4u << 20;
 
+// How a stream is sent, and what keeps a silent one open (empty: nothing).
+struct StreamForm {
+  const char* content_type = "text/event-stream";
+  const char* filler = ": keep-alive\n\n";
+};
+
 // Output of an answer. If it is kept, it outlives the connection of its request: clients that know
 // its name can read the events from any byte on, while it runs and for a while after.
 //
@@ -37,8 +43,9 @@ class AnswerStream {
 
   // Sends an answer instead of events. Requires  nothing was sent
   void answer(HttpAnswer answer);
-  // Begins events, with `headers` added to the stream's own. Requires  nothing was sent
-  void begin(const HttpHeaders& headers = {});
+  // Begins events, with `headers` added to the stream's own. Requires  nothing was sent; the
+  // default form if they are kept
+  void begin(const HttpHeaders& headers = {}, StreamForm form = {});
   void write(std::string events);
   void end();
   // True if kept events are over their limit, or if none are kept and the reader's backlog is.

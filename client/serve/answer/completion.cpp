@@ -16,8 +16,8 @@ constexpr Duration kStreamBeginsAfter = std::chrono::seconds(1);
 // For clients that do not read x_edgedraft.
 const HttpHeaders kOfflineHeaders{{"X-Edgedraft-State", "offline"}};
 
-std::string lost_event(const char* why) {
-  return CompletionFormat::error_event({.message = why, .code = "stream_lost"});
+ApiError lost(const char* why) {
+  return {.message = why, .code = "stream_lost"};
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ void Completion::Choice::show(VisibleText::Piece piece) {
   if (completion_.parts_.texts) tell_logprobs();
   const auto told = std::span(told_tokens).subspan(told_before);
   if (piece.text.empty() && !piece.revise_from && told.empty()) return;
-  completion_.write(completion_.format_.text_event(index_, piece, state, told));
+  completion_.write(completion_.format_->text_event(index_, piece, state, told));
 }
 
 void Completion::Choice::restore(VisibleText::Piece& piece) {
@@ -142,11 +142,11 @@ void Completion::Choice::on_over(Result<GenerationOutcome> over) {
     show();
     show_rest();
     if (!choice.calls.empty()) {
-      completion_.write(completion_.format_.calls_event(index_, choice.calls));
+      completion_.write(completion_.format_->calls_event(index_, choice.calls));
     }
-    completion_.write(completion_.format_.end_event(index_, choice));
+    completion_.write(completion_.format_->end_event(index_, choice));
     if (completion_.parts_.on_answer) {
-      completion_.parts_.on_answer(choice, completion_.format_.counters_of(*outcome));
+      completion_.parts_.on_answer(choice, counters_of(*outcome, completion_.parts_.privacy));
     }
   }
   completion_.end_if_complete();
@@ -156,10 +156,16 @@ Completion::Completion(Parts parts, CompletionRequest request, std::vector<Promp
     : parts_(std::move(parts)),
       request_(std::move(request)),
       prompts_(std::move(prompts)),
-      format_(request_, {.model = parts_.model, .texts = parts_.texts, .privacy = parts_.privacy},
-              parts_.salt),
       start_(parts_.io),
-      late_(parts_.io) {}
+      late_(parts_.io) {
+  AnswerFacts facts{.model = parts_.model,
+                    .texts = parts_.texts,
+                    .privacy = parts_.privacy,
+                    .prompt_tokens = prompts_.front().tokens.size()};
+  format_ = parts_.make_format
+                ? parts_.make_format(request_, std::move(facts), parts_.salt)
+                : std::make_unique<CompletionFormat>(request_, std::move(facts), parts_.salt);
+}
 
 Completion::~Completion() {
   abandon_choices();
@@ -245,13 +251,13 @@ void Completion::begin_stream() {
   if (begun_) return;
   const bool is_offline = std::ranges::any_of(
       choices_, [](const auto& choice) { return choice->state == ClientState::offline; });
-  parts_.stream->begin(is_offline ? kOfflineHeaders : HttpHeaders{});
+  parts_.stream->begin(is_offline ? kOfflineHeaders : HttpHeaders{}, format_->stream_form());
   begun_ = true;
   std::string events;
   for (std::uint32_t i = 0; i < answers_count(); ++i) {
-    if (request_.kind == CompletionKind::chat) events += format_.begin_event(i);
+    if (request_.kind == CompletionKind::chat) events += format_->begin_event(i);
     if (request_.echo) {
-      events += format_.text_event(i, {.text = echo_of(i)}, ClientState::online, {});
+      events += format_->text_event(i, {.text = echo_of(i)}, ClientState::online, {});
     }
   }
   if (!events.empty()) parts_.stream->write(std::move(events));
@@ -269,10 +275,10 @@ void Completion::fail(const ApiError& error) {
   // First, so that the connection ends even if the error cannot be sent.
   done();
   if (begun_) {
-    parts_.stream->write(CompletionFormat::error_event(error));
+    parts_.stream->write(format_->error_event(error));
     parts_.stream->end();
   } else {
-    parts_.stream->answer(answer_of(error));
+    parts_.stream->answer(answer_of(error, format_->error_shape()));
   }
 }
 
@@ -283,13 +289,13 @@ void Completion::end_if_complete() {
   }
   if (request_.streams) {
     begin_stream();
-    parts_.stream->write(
-        deaf_ ? lost_event("the reader was too slow: the answer continued without it")
-              : format_.last_events(finished()));
+    parts_.stream->write(deaf_ ? format_->error_event(lost(
+                                     "the reader was too slow: the answer continued without it"))
+                               : format_->last_events(finished()));
     parts_.stream->end();
   } else {
     const std::vector<FinishedChoice> choices = finished();
-    HttpAnswer answer{.content_type = "application/json", .body = format_.whole(choices)};
+    HttpAnswer answer{.content_type = "application/json", .body = format_->whole(choices)};
     if (std::ranges::any_of(choices, &FinishedChoice::is_offline)) answer.add(kOfflineHeaders);
     parts_.stream->answer(std::move(answer));
   }
@@ -377,7 +383,8 @@ void Completion::lose_reader(HttpGone how) {
   }
   // A kept stream may have other readers.
   if (how == HttpGone::stalled && begun_ && !done_) {
-    parts_.stream->write(lost_event("the reader was too slow: the answer has ended"));
+    parts_.stream->write(
+        format_->error_event(lost("the reader was too slow: the answer has ended")));
     parts_.stream->end();
   }
   stop();

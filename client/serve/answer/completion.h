@@ -41,12 +41,13 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     Instant start_at{};                          // earliest start
     SendGrid* grid = nullptr;                    // held while private text is computed; null: none
     std::uint64_t salt = 0;
+    FormatMaker make_format{};  // of its output; empty: OpenAI's
     std::shared_ptr<AnswerStream> stream;
     // Called with an answer that must stay on the device, at its end and by tell_local_texts(); may
     // be empty.
     std::function<void(const std::string& text)> on_local_text{};
     // Called for each complete answer of a stream; may be empty.
-    std::function<void(const FinishedChoice& answer, const CompletionFormat::Json& counters)>
+    std::function<void(const FinishedChoice& answer, const AnswerFormat::Json& counters)>
         on_answer{};
     std::function<void()> on_done;  // called once, at the end or stop(); must not destroy this
   };
@@ -127,7 +128,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   std::vector<Prompt> prompts_;
   // Per prompt, the initial state that each choice copies. Empty without placeholders.
   std::vector<RestoredText> unsaid_;
-  CompletionFormat format_;
+  std::unique_ptr<AnswerFormat> format_;
   std::vector<std::unique_ptr<Choice>> choices_;
   boost::asio::steady_timer start_;
   boost::asio::steady_timer late_;  // begins a stream that has no output yet

@@ -15,15 +15,6 @@ using Json = nlohmann::ordered_json;
 
 // Text in events is padded to multiples of this, on request.
 constexpr std::size_t kObfuscationBytes = 32;
-constexpr std::size_t kIdCharacters = 24;
-
-std::string random_characters(Random& random, std::size_t count) {
-  constexpr std::string_view kAlphabet =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-  std::string text;
-  while (text.size() < count) text += kAlphabet[random.below(kAlphabet.size())];
-  return text;
-}
 
 // `per_prompt` choices in a row belong to one prompt.
 Json usage_of(const std::vector<FinishedChoice>& choices, std::uint32_t per_prompt) {
@@ -121,28 +112,11 @@ std::string_view provenance_name(Provenance provenance) {
 
 }  // namespace
 
-std::string FinishedChoice::finish_reason() const {
-  if (!calls.empty()) return "tool_calls";
-  const bool ended = outcome.end == GenerationEnd::end_token || outcome.end == GenerationEnd::stop;
-  return stopped || ended ? "stop" : "length";
-}
-
-bool FinishedChoice::is_offline() const {
-  return std::ranges::any_of(outcome.provenance, [](Provenance provenance) {
-    return provenance == Provenance::offline || provenance == Provenance::private_;
-  });
-}
-
-CompletionFormat::CompletionFormat(const CompletionRequest& request, Options options,
+CompletionFormat::CompletionFormat(const CompletionRequest& request, AnswerFacts facts,
                                    std::uint64_t salt)
-    : request_(request),
-      options_(std::move(options)),
-      padding_(salt),
-      id_((request_.kind == CompletionKind::chat ? "chatcmpl-" : "cmpl-") +
-          random_characters(padding_, kIdCharacters)),
-      created_(std::chrono::duration_cast<std::chrono::seconds>(
-                   std::chrono::system_clock::now().time_since_epoch())
-                   .count()) {}
+    : AnswerFormat(std::move(facts), salt),
+      request_(request),
+      id_(new_id(request_.kind == CompletionKind::chat ? "chatcmpl-" : "cmpl-")) {}
 
 // `is_offline`: the device alone wrote some of it; clients see that in the fingerprint.
 CompletionFormat::Json CompletionFormat::frame(bool chunk, bool is_offline) const {
@@ -151,8 +125,8 @@ CompletionFormat::Json CompletionFormat::frame(bool chunk, bool is_offline) cons
           {"object", !chat   ? "text_completion"
                      : chunk ? "chat.completion.chunk"
                              : "chat.completion"},
-          {"created", created_},
-          {"model", options_.model},
+          {"created", created()},
+          {"model", facts().model},
           {"system_fingerprint", std::string(kVersion) + (is_offline ? " offline" : "")},
           {"choices", Json::array()}};
 }
@@ -178,7 +152,7 @@ CompletionFormat::Json CompletionFormat::chunk_of(std::uint32_t choice, const st
 std::string CompletionFormat::event_of(Json chunk, std::size_t text_bytes) {
   if (request_.obfuscates) {
     const std::size_t rest = text_bytes % kObfuscationBytes;
-    chunk["obfuscation"] = random_characters(padding_, kObfuscationBytes - rest);
+    chunk["obfuscation"] = random_characters(kObfuscationBytes - rest);
   }
   return "data: " + json_line(chunk) + "\n\n";
 }
@@ -205,35 +179,9 @@ std::string CompletionFormat::text_event(std::uint32_t choice, const VisibleText
 
 // Null if none are returned.
 CompletionFormat::Json CompletionFormat::logprobs_json(std::span<const ToldToken> tokens) const {
-  if (!options_.texts) return nullptr;
-  return request_.kind == CompletionKind::chat ? chat_logprobs(tokens, *options_.texts)
-                                               : text_logprobs(tokens, *options_.texts);
-}
-
-CompletionFormat::Json CompletionFormat::counters_of(const GenerationOutcome& outcome) const {
-  std::uint32_t offline = 0;
-  for (const Provenance provenance : outcome.provenance) {
-    offline += provenance == Provenance::offline ? 1 : 0;
-  }
-  Json counters = {{"tokens", outcome.stats.tokens},
-                   {"offline_tokens", offline},
-                   {"rewritten_tokens", outcome.stats.rewritten_tokens},
-                   {"resyncs", outcome.stats.resyncs},
-                   {"target_passes", outcome.stats.target_calls},
-                   {"acceptance_length",
-                    outcome.stats.cycles > 0 ? Json(outcome.stats.acceptance_length()) : Json()},
-                   {"drafted", outcome.stats.drafted},
-                   {"streamed_because", outcome.stats.streamed_because},
-                   {"bytes_up", outcome.link.bytes_up},
-                   {"bytes_down", outcome.link.bytes_down}};
-  // Number of masked values per type, or "local".
-  if (options_.privacy.is_local) counters["private"] = "local";
-  if (options_.privacy.placeholders) {
-    for (const auto& [type, count] : options_.privacy.placeholders->counts()) {
-      counters["private"][to_string(type)] = count;
-    }
-  }
-  return counters;
+  if (!facts().texts) return nullptr;
+  return request_.kind == CompletionKind::chat ? chat_logprobs(tokens, *facts().texts)
+                                               : text_logprobs(tokens, *facts().texts);
 }
 
 CompletionFormat::Json CompletionFormat::calls_json(const std::vector<ToolCall>& calls,
@@ -241,7 +189,7 @@ CompletionFormat::Json CompletionFormat::calls_json(const std::vector<ToolCall>&
   Json list = Json::array();
   for (std::size_t i = 0; i < calls.size(); ++i) {
     Json call = {
-        {"id", "call_" + random_characters(padding_, kIdCharacters)},
+        {"id", new_id("call_")},
         {"type", "function"},
         {"function", {{"name", calls[i].call.name}, {"arguments", calls[i].call.arguments}}}};
     if (indexed) call["index"] = i;
@@ -264,7 +212,7 @@ std::string CompletionFormat::end_event(std::uint32_t choice, const FinishedChoi
   Json chunk = chunk_of(choice, nullptr, finished.is_offline());
   chunk["choices"][0]["finish_reason"] = finished.finish_reason();
   chunk["timings"] = timings_of(finished.outcome.stats);
-  chunk["x_edgedraft"] = counters_of(finished.outcome);
+  chunk["x_edgedraft"] = counters_of(finished.outcome, facts().privacy);
   return event_of(std::move(chunk), 0);
 }
 
@@ -302,7 +250,7 @@ std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) 
     // A call has no visible text, so no log probabilities.
     one["logprobs"] = choices[i].calls.empty() ? logprobs_json(choices[i].logprobs) : Json();
     one["finish_reason"] = choices[i].finish_reason();
-    one["x_edgedraft"] = counters_of(choices[i].outcome);
+    one["x_edgedraft"] = counters_of(choices[i].outcome, facts().privacy);
     answer["choices"].push_back(std::move(one));
   }
   answer["usage"] = usage_of(choices, request_.choices);

@@ -20,6 +20,17 @@ std::string type_of(unsigned status) {
   }
 }
 
+std::string anthropic_type_of(unsigned status) {
+  switch (status) {
+    case 413:
+      return "request_too_large";
+    case 503:
+      return "overloaded_error";
+    default:
+      return status < 500 ? type_of(status) : "api_error";
+  }
+}
+
 unsigned status_of(Errc code) {
   switch (code) {
     case Errc::usage:
@@ -52,22 +63,30 @@ void throw_exception_from_error(const ApiError& error, const boost::source_locat
   throw Failure({Errc::usage, error.message});
 }
 
-std::string to_json(const ApiError& error) {
+std::string to_json(const ApiError& error, ErrorShape shape) {
   const auto or_null = [](const std::string& text) {
     return text.empty() ? nlohmann::json() : nlohmann::json(text);
   };
-  const nlohmann::json body = {{"error",
-                                {{"message", error.message},
-                                 {"type", type_of(error.status)},
-                                 {"param", or_null(error.param)},
-                                 {"code", or_null(error.code)}}}};
+  nlohmann::json body;
+  if (shape == ErrorShape::ollama) {
+    body = {{"error", error.message}};
+  } else if (shape == ErrorShape::anthropic) {
+    body = {{"type", "error"},
+            {"error", {{"type", anthropic_type_of(error.status)}, {"message", error.message}}}};
+  } else {
+    body = {{"error",
+             {{"message", error.message},
+              {"type", type_of(error.status)},
+              {"param", or_null(error.param)},
+              {"code", or_null(error.code)}}}};
+  }
   // The message may quote a client's text, which may be invalid UTF-8.
   return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-HttpAnswer answer_of(const ApiError& error) {
+HttpAnswer answer_of(const ApiError& error, ErrorShape shape) {
   HttpAnswer answer{
-      .status = error.status, .content_type = "application/json", .body = to_json(error)};
+      .status = error.status, .content_type = "application/json", .body = to_json(error, shape)};
   if (error.status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (error.status == 503) answer.headers.emplace_back("Retry-After", "1");
   return answer;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/system/result.hpp>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -25,9 +26,11 @@ using ApiResult = boost::system::result<T, ApiError>;
 // Called by ApiResult::value() on an error.
 [[noreturn]] void throw_exception_from_error(const ApiError& error, const boost::source_location&);
 
-// {"error": {"message", "type", "param", "code"}}
-std::string to_json(const ApiError& error);
-HttpAnswer answer_of(const ApiError& error);
+// How an API shows errors: OpenAI's {"error": {"message", "type", "param", "code"}}, Anthropic's
+// {"type": "error", "error": {"type", "message"}} or Ollama's {"error": "message"}.
+enum class ErrorShape : std::uint8_t { openai, anthropic, ollama };
+std::string to_json(const ApiError& error, ErrorShape shape = ErrorShape::openai);
+HttpAnswer answer_of(const ApiError& error, ErrorShape shape = ErrorShape::openai);
 HttpAnswer json_answer(const nlohmann::ordered_json& json);
 // Maps the failure of an answer.
 ApiError api_error_of(const Error& error);
