@@ -30,8 +30,9 @@ std::uint64_t random_number() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
-void send_failure(HttpReply reply, const std::exception& failure) {
-  reply.send(answer_of(ApiError{.status = 500, .message = failure.what()}));
+void send_failure(HttpReply reply, const std::exception& failure,
+                  ErrorShape shape = ErrorShape::openai) {
+  reply.send(answer_of(ApiError{.status = 500, .message = failure.what()}, shape));
 }
 
 std::string names_of(const std::vector<std::string>& names) {
@@ -76,6 +77,45 @@ const std::vector<ApiService::Route>& ApiService::routes() {
     std::vector<Route> all = {
         {"POST", "/v1/chat/completions", &S::chat, kTextBodyMax},
         {"POST", "/v1/completions", &S::completion, kTextBodyMax},
+        {"POST", "/v1/responses", &translate_response, kTextBodyMax},
+        {.method = "POST",
+         .path = "/v1/messages",
+         .page = &translate_message,
+         .body_bytes_max = kTextBodyMax,
+         .errors = ErrorShape::anthropic},
+        {.method = "POST",
+         .path = "/v1/messages/count_tokens",
+         .page = &S::count_tokens,
+         .body_bytes_max = kTextBodyMax,
+         .errors = ErrorShape::anthropic},
+        {.method = "POST",
+         .path = "/api/chat",
+         .page = &translate_ollama_chat,
+         .body_bytes_max = kTextBodyMax,
+         .errors = ErrorShape::ollama},
+        {.method = "POST",
+         .path = "/api/generate",
+         .page = &translate_ollama_generate,
+         .body_bytes_max = kTextBodyMax,
+         .errors = ErrorShape::ollama},
+        {.method = "GET",
+         .path = "/api/tags",
+         .page = &StateApi::ollama_tags,
+         .errors = ErrorShape::ollama},
+        {.method = "GET",
+         .path = "/api/ps",
+         .page = &StateApi::ollama_tags,
+         .errors = ErrorShape::ollama},
+        {.method = "POST",
+         .path = "/api/show",
+         .page = &StateApi::ollama_show,
+         .body_bytes_max = kSmallBodyMax,
+         .errors = ErrorShape::ollama},
+        {.method = "GET",
+         .path = "/api/version",
+         .page = &StateApi::ollama_version,
+         .errors = ErrorShape::ollama},
+        {"POST", "/v1/embeddings", &StateApi::embeddings, kTextBodyMax},
         {"GET", "/v1/models", &StateApi::models},
         {.method = "GET", .path = "/v1/models/", .page = &StateApi::model, .takes_name = true},
         // llama-server's paths, for base URLs without "/v1".
@@ -110,7 +150,7 @@ const std::vector<ApiService::Route>& ApiService::routes() {
 }
 
 void ApiService::Call::answer(ApiResult<HttpAnswer> result) {
-  HttpAnswer answer = result ? *std::move(result) : answer_of(result.error());
+  HttpAnswer answer = result ? *std::move(result) : answer_of(result.error(), errors);
   answer.add(headers);
   reply.send(std::move(answer));
 }
@@ -121,7 +161,7 @@ std::optional<HttpAnswer> ApiService::refuse(const HttpRequest& head) {
   const auto refusal = guard_.refusal(head, !open);
   if (!refusal) return std::nullopt;
   ++counters_.refused;
-  HttpAnswer answer = answer_of(*refusal);
+  HttpAnswer answer = answer_of(*refusal, errors_of(head.path));
   answer.add(guard_.headers(head));
   return answer;
 }
@@ -133,6 +173,13 @@ const ApiService::Route* ApiService::route_of(const HttpRequest& head) {
   return route == routes().end() ? nullptr : &*route;
 }
 
+ErrorShape ApiService::errors_of(std::string_view path) {
+  if (path.starts_with("/api/")) return ErrorShape::ollama;
+  const auto route =
+      std::ranges::find_if(routes(), [&](const Route& one) { return one.is_of(path); });
+  return route == routes().end() ? ErrorShape::openai : route->errors;
+}
+
 std::uint32_t ApiService::body_bytes_max(const HttpRequest& head) {
   const Route* const route = route_of(head);
   return route == nullptr ? 0 : route->body_bytes_max;
@@ -141,8 +188,11 @@ std::uint32_t ApiService::body_bytes_max(const HttpRequest& head) {
 void ApiService::handle(HttpRequest request, HttpReply reply) {
   boost::asio::post(io_, [this, request = std::move(request), reply = std::move(reply)]() mutable {
     HttpHeaders headers = guard_.headers(request);
-    serve(
-        {.request = std::move(request), .reply = std::move(reply), .headers = std::move(headers)});
+    const ErrorShape errors = errors_of(request.path);
+    serve({.request = std::move(request),
+           .reply = std::move(reply),
+           .headers = std::move(headers),
+           .errors = errors});
   });
 }
 
@@ -157,12 +207,16 @@ void ApiService::serve(Call call) {
            .code = "invalid_json"});
     }
     const HttpReply reply = call.reply;
+    const ErrorShape errors = call.errors;
     try {
+      if (const auto* const translate = std::get_if<Translate>(&route->page)) {
+        return complete(std::move(call), CompletionKind::chat, *translate);
+      }
       if (const auto* const page = std::get_if<AtOnce<PageApi>>(&route->page)) {
         return call.answer((page_.**page)(request));
       }
       if (const auto* const page = std::get_if<AtOnce<StateApi>>(&route->page)) {
-        StateApi state{options_, counters_, conversations_, kept_};
+        StateApi state{options_, counters_, conversations_, kept_, context_count_};
         return call.answer((state.**page)(request));
       }
       if (const auto* const page = std::get_if<AtDesk>(&route->page)) {
@@ -172,7 +226,7 @@ void ApiService::serve(Call call) {
       }
       return (this->*std::get<Answering>(route->page))(std::move(call));
     } catch (const std::exception& failure) {
-      return send_failure(reply, failure);
+      return send_failure(reply, failure, errors);
     }
   }
   if (request.method == "OPTIONS" && request.header("Origin")) {
@@ -183,13 +237,6 @@ void ApiService::serve(Call call) {
     if (route.is_of(request.path)) methods.emplace_back(route.method);
   }
   ++counters_.refused;
-  if (methods.empty() && request.path.starts_with("/api/")) {
-    // Ollama's clients show an error given as a string.
-    HttpAnswer answer = json_answer(
-        {{"error", "this is OpenAI's API, not Ollama's: use /v1, as in /v1/chat/completions"}});
-    answer.status = 404;
-    return call.answer(std::move(answer));
-  }
   if (methods.empty()) {
     return call.fail(
         {.status = 404, .message = "unknown URL '" + request.path + "'", .code = "unknown_url"});
@@ -197,7 +244,8 @@ void ApiService::serve(Call call) {
   HttpAnswer refusal =
       answer_of(ApiError{.status = 405,
                          .message = "'" + request.path + "' supports only " + names_of(methods),
-                         .code = "method_not_allowed"});
+                         .code = "method_not_allowed"},
+                call.errors);
   refusal.headers.emplace_back("Allow", names_of(methods));
   call.answer(std::move(refusal));
 }
@@ -237,20 +285,21 @@ void ApiService::at_desk(Call call, Work work, Tell tell) {
   boost::asio::post(desk, [this, call = std::move(call), work = std::move(work),
                            tell = std::move(tell)]() mutable {
     const HttpReply reply = call.reply;
+    const ErrorShape errors = call.errors;
     try {
       auto result = work(std::string_view(call.request.body));
       call.request.body.clear();
       call.request.body_share.reset();
       boost::asio::post(io_, [call = std::move(call), result = std::move(result),
-                              tell = std::move(tell), reply]() mutable {
+                              tell = std::move(tell), reply, errors]() mutable {
         try {
           tell(std::move(call), std::move(result));
         } catch (const std::exception& failure) {
-          send_failure(reply, failure);
+          send_failure(reply, failure, errors);
         }
       });
     } catch (const std::exception& failure) {
-      send_failure(reply, failure);
+      send_failure(reply, failure, errors);
     }
   });
 }
@@ -283,6 +332,22 @@ ApiResult<ApiService::Prepared> ApiService::prepare(std::string_view body, Compl
                   .privacy = std::move(hidden->privacy)};
 }
 
+ApiResult<ApiService::Prepared> ApiService::prepare_translated(
+    std::string_view body, Translate translate, std::uint64_t seed, PrivacyGuard& guard,
+    const PastAnswers& pasts, std::uint32_t context_count) {
+  auto translated = translate(body, {.model = options_.model, .pasts = past_responses_});
+  if (!translated) return translated.error();
+  if (translated->at_once) return Prepared{.at_once = std::move(translated->at_once)};
+  auto prepared = prepare(translated->body, translated->kind, seed, guard, pasts, context_count);
+  if (!prepared) return translated->renamed_in(prepared.error());
+  prepared->make_format = std::move(translated->make_format);
+  // Corrections exist in OpenAI's chat completions only.
+  if (prepared->request.offline == OfflinePolicy::revise) {
+    prepared->request.offline = OfflinePolicy::keep;
+  }
+  return prepared;
+}
+
 // Refuses bodies larger than any context, before processing them.
 std::optional<ApiError> ApiService::error_of_size(const HttpRequest& request) const {
   // Bytes outside the prompt: schemas, grammars, stops.
@@ -296,7 +361,7 @@ std::optional<ApiError> ApiService::error_of_size(const HttpRequest& request) co
                   .code = "context_length_exceeded"};
 }
 
-void ApiService::complete(Call call, CompletionKind kind) {
+void ApiService::complete(Call call, CompletionKind kind, Translate translate) {
   if (const auto error = error_of_size(call.request)) {
     ++counters_.refused;
     return call.fail(*error);
@@ -310,15 +375,18 @@ void ApiService::complete(Call call, CompletionKind kind) {
   const auto guard = std::make_shared<PrivacyGuard>(privacy_);
   at_desk(
       std::move(call),
-      [this, kind, seed, guard, pasts = conversations_.pasts(),
+      [this, kind, translate, seed, guard, pasts = conversations_.pasts(),
        context_count = context_count_](std::string_view body) {
-        return prepare(body, kind, seed, *guard, pasts, context_count);
+        return translate == nullptr
+                   ? prepare(body, kind, seed, *guard, pasts, context_count)
+                   : prepare_translated(body, translate, seed, *guard, pasts, context_count);
       },
       [this, asked, guard](Call asking, ApiResult<Prepared> prepared) {
         if (!prepared) {
           ++counters_.refused;
           return asking.fail(prepared.error());
         }
+        if (prepared->at_once) return asking.answer(*std::move(prepared->at_once));
         privacy_.learn_from(*guard);
         if (!prepared->request.unenforced.empty()) {
           asking.headers.emplace_back(kUnenforcedHeader, listed(prepared->request.unenforced));
@@ -360,6 +428,7 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
                           .start_at = start_at,
                           .grid = options_.grid,
                           .salt = random_number(),
+                          .make_format = std::move(prepared.make_format),
                           .stream = nullptr,
                           .on_done = {}};
   // Stops the completion; called once nothing waits for it.
@@ -369,7 +438,7 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
   };
   std::shared_ptr<AnswerStream> kept;
   const auto name = call.request.header(kConversationHeader);
-  if (name && request.streams) {
+  if (name && request.streams && !parts.make_format) {
     if (!KeptStreams::is_name(*name)) {
       return call.fail({.message = std::string(kConversationHeader) +
                                    ": expected an unguessable name of 22 to 128 letters, digits "
@@ -392,7 +461,7 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
   parts.on_local_text = [this](const std::string& text) { privacy_.local_texts().add(text); };
   if (kept) {
     parts.on_answer = [this, stream = std::string(*name)](const FinishedChoice& answer,
-                                                          const CompletionFormat::Json& counters) {
+                                                          const AnswerFormat::Json& counters) {
       page_.settle(stream, answer.text, answer.thought, counters, privacy_);
     };
   }
@@ -419,6 +488,21 @@ template <class Work>
 void ApiService::answer_at_desk(Call call, Work work) {
   at_desk(std::move(call), std::move(work),
           [](Call asking, ApiResult<HttpAnswer> result) { asking.answer(std::move(result)); });
+}
+
+// Anthropic's count: {"input_tokens"}. Learns nothing from the request.
+void ApiService::count_tokens(Call call) {
+  if (const auto error = error_of_size(call.request)) return call.fail(*error);
+  learn_running_answers();
+  answer_at_desk(
+      std::move(call),
+      [this, guard = privacy_, pasts = conversations_.pasts(),
+       context_count = context_count_](std::string_view body) mutable -> ApiResult<HttpAnswer> {
+        const auto prepared =
+            prepare_translated(body, &translate_message, 0, guard, pasts, context_count);
+        if (!prepared) return prepared.error();
+        return json_answer({{"input_tokens", prepared->prompts.front().tokens.size()}});
+      });
 }
 
 void ApiService::apply_template(Call call) {

@@ -22,6 +22,8 @@
 #include "client/serve/api_guard.h"
 #include "client/serve/api_metrics.h"
 #include "client/serve/conversations.h"
+#include "client/serve/dialects/dialect.h"
+#include "client/serve/dialects/past_responses.h"
 #include "client/serve/page/page_api.h"
 #include "client/serve/request/completion_request.h"
 #include "client/serve/request/request_privacy.h"
@@ -87,6 +89,7 @@ class ApiService {
     HttpRequest request;
     HttpReply reply;
     HttpHeaders headers;  // sent with every answer to it
+    ErrorShape errors = ErrorShape::openai;
 
     void answer(ApiResult<HttpAnswer> result);
     void fail(const ApiError& error) { answer(error); }
@@ -96,7 +99,7 @@ class ApiService {
   using AtOnce = ApiResult<HttpAnswer> (Api::*)(const HttpRequest& request);
   using AtDesk = ApiResult<HttpAnswer> (*)(std::string_view body, const Tokenizer& tokenizer);
   using Answering = void (ApiService::*)(Call call);
-  using Page = std::variant<Answering, AtOnce<StateApi>, AtOnce<PageApi>, AtDesk>;
+  using Page = std::variant<Answering, AtOnce<StateApi>, AtOnce<PageApi>, AtDesk, Translate>;
   struct Route {
     std::string_view method;
     std::string_view path;
@@ -104,6 +107,7 @@ class ApiService {
     std::uint32_t body_bytes_max = 0;
     bool needs_key = true;
     bool takes_name = false;  // a non-empty name follows the path
+    ErrorShape errors = ErrorShape::openai;
 
     bool is_of(std::string_view asked) const {
       return takes_name ? asked.starts_with(path) && asked.size() > path.size() : asked == path;
@@ -112,10 +116,13 @@ class ApiService {
   static const std::vector<Route>& routes();
   // Returns the route for path and method; null if there is none.
   static const Route* route_of(const HttpRequest& head);
+  // Returns how clients of that path expect errors.
+  static ErrorShape errors_of(std::string_view path);
 
   void serve(Call call);
   void chat(Call call) { complete(std::move(call), CompletionKind::chat); }
   void completion(Call call) { complete(std::move(call), CompletionKind::text); }
+  void count_tokens(Call call);
   void apply_template(Call call);
   void read_stream(Call call);
   void keep_conversation(Call call);
@@ -129,11 +136,17 @@ class ApiService {
     std::vector<Prompt> prompts;
     std::shared_ptr<ConstraintFilter> filter;
     RequestPrivacy privacy;
+    FormatMaker make_format{};            // empty: OpenAI's
+    std::optional<HttpAnswer> at_once{};  // the answer, if it needs no model
   };
   // Scans, tokenises and compiles a request, which is slow; `guard` learns from it. Threads   any
   ApiResult<Prepared> prepare(std::string_view body, CompletionKind kind, std::uint64_t seed,
                               PrivacyGuard& guard, const PastAnswers& pasts,
                               std::uint32_t context_count);
+  // As prepare(), for a request of another API.
+  ApiResult<Prepared> prepare_translated(std::string_view body, Translate translate,
+                                         std::uint64_t seed, PrivacyGuard& guard,
+                                         const PastAnswers& pasts, std::uint32_t context_count);
   // Runs `work`, which reads the body, off the loop, then `tell` with its result on the loop. Small
   // bodies wait only for other small ones.
   template <class Work, class Tell>
@@ -141,7 +154,7 @@ class ApiService {
   template <class Work>
   void answer_at_desk(Call call, Work work);
 
-  void complete(Call call, CompletionKind kind);
+  void complete(Call call, CompletionKind kind, Translate translate = nullptr);
   void learn_running_answers();
   std::optional<ApiError> keep_here(CompletionRequest& request) const;
   std::optional<ApiError> error_of_size(const HttpRequest& request) const;
@@ -159,6 +172,7 @@ class ApiService {
   std::shared_ptr<const TokenTexts> texts_;  // created on first use
   std::uint32_t context_count_ = 0;          // the target's context in tokens; 0: unknown yet
   KeptStreams kept_;
+  PastResponses past_responses_;
   Conversations conversations_;
   RequestPrompts prompts_;
   std::uint64_t last_completion_ = 0;

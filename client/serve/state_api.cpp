@@ -1,10 +1,15 @@
 #include "client/serve/state_api.h"
 
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
+#include "client/serve/dialects/rfc3339.h"
 #include "client/serve/json/json_fields.h"
 #include "client/serve/json/url_query.h"
 #include "client/version.h"
@@ -18,14 +23,44 @@ using Json = nlohmann::ordered_json;
 // Bounds the names per status query.
 constexpr std::size_t kLookedUpMax = 256;
 
-Json model_object(const std::string& name) {
-  return {{"id", name}, {"object", "model"}, {"created", 0}, {"owned_by", "edgedraft"}};
-}
+// Facts of the only model.
+struct ModelEntry {
+  explicit ModelEntry(const StateApi& api)
+      : name(api.options.model), context_count(api.context_count) {
+    std::error_code error;
+    const auto& path = api.options.bundle.path();
+    const auto size = std::filesystem::file_size(path, error);
+    if (!error) bytes = size;
+    const auto changed = std::filesystem::last_write_time(path, error);
+    if (error) return;
+    using std::chrono::seconds;
+    const auto system = std::chrono::file_clock::to_sys(changed);
+    created = std::chrono::duration_cast<seconds>(system.time_since_epoch()).count();
+  }
+
+  Json openai() const {
+    Json model = {
+        {"id", name}, {"object", "model"}, {"created", created}, {"owned_by", "edgedraft"}};
+    // vLLM's name.
+    if (context_count > 0) model["max_model_len"] = context_count;
+    return model;
+  }
+  Json ollama_details() const {
+    return {{"parent_model", ""},    {"format", "gguf"},
+            {"family", "edgedraft"}, {"families", Json::array({"edgedraft"})},
+            {"parameter_size", ""},  {"quantization_level", ""}};
+  }
+
+  std::string name;
+  std::uint32_t context_count;
+  std::uint64_t bytes = 0;
+  std::int64_t created = 0;  // in seconds since 1970
+};
 
 }  // namespace
 
 ApiResult<HttpAnswer> StateApi::models(const HttpRequest& /*request*/) {
-  return json_answer({{"object", "list"}, {"data", Json::array({model_object(options.model)})}});
+  return json_answer({{"object", "list"}, {"data", Json::array({ModelEntry(*this).openai()})}});
 }
 
 ApiResult<HttpAnswer> StateApi::model(const HttpRequest& request) {
@@ -33,12 +68,49 @@ ApiResult<HttpAnswer> StateApi::model(const HttpRequest& request) {
   const std::string& path = request.path;
   const std::string name =
       unescaped(std::string_view(path).substr(path.find(models) + models.size()));
-  if (name == options.model) return json_answer(model_object(name));
+  if (name == options.model) return json_answer(ModelEntry(*this).openai());
   return ApiError{
       .status = 404,
       .message = "unknown model '" + name + "'; this endpoint serves '" + options.model + "'",
       .param = "model",
       .code = "model_not_found"};
+}
+
+ApiResult<HttpAnswer> StateApi::embeddings(const HttpRequest& /*request*/) {
+  return ApiError{.status = 501,
+                  .message =
+                      "this endpoint serves a chat model, which has no embeddings; use a "
+                      "server with an embedding model",
+                  .code = "unsupported_endpoint"};
+}
+
+ApiResult<HttpAnswer> StateApi::ollama_tags(const HttpRequest& /*request*/) {
+  const ModelEntry model(*this);
+  return json_answer({{"models", Json::array({{{"name", model.name},
+                                               {"model", model.name},
+                                               {"modified_at", rfc3339(model.created)},
+                                               {"size", model.bytes},
+                                               {"digest", ""},
+                                               {"details", model.ollama_details()}}})}});
+}
+
+ApiResult<HttpAnswer> StateApi::ollama_show(const HttpRequest& request) {
+  nlohmann::json body;
+  if (const auto wrong = parse_object(request.body, body)) return *wrong;
+  const ModelEntry model(*this);
+  Json facts = {{"general.architecture", "edgedraft"}};
+  if (model.context_count > 0) facts["edgedraft.context_length"] = model.context_count;
+  return json_answer({{"modelfile", ""},
+                      {"parameters", ""},
+                      {"template", ""},
+                      {"details", model.ollama_details()},
+                      {"model_info", std::move(facts)},
+                      {"modified_at", rfc3339(model.created)},
+                      {"capabilities", Json::array({"completion", "tools"})}});
+}
+
+ApiResult<HttpAnswer> StateApi::ollama_version(const HttpRequest& /*request*/) {
+  return json_answer({{"version", kVersion}});
 }
 
 ApiResult<HttpAnswer> StateApi::health(const HttpRequest& /*request*/) {

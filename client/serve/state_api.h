@@ -9,6 +9,11 @@ namespace edgedraft::client {
 struct StateApi {
   ApiResult<HttpAnswer> models(const HttpRequest& request);
   ApiResult<HttpAnswer> model(const HttpRequest& request);
+  ApiResult<HttpAnswer> embeddings(const HttpRequest& request);
+  // Ollama's list, facts of a model, and version.
+  ApiResult<HttpAnswer> ollama_tags(const HttpRequest& request);
+  ApiResult<HttpAnswer> ollama_show(const HttpRequest& request);
+  ApiResult<HttpAnswer> ollama_version(const HttpRequest& request);
   ApiResult<HttpAnswer> health(const HttpRequest& request);
   ApiResult<HttpAnswer> metrics(const HttpRequest& request);
   ApiResult<HttpAnswer> props(const HttpRequest& request);
@@ -22,6 +27,7 @@ struct StateApi {
   const ApiCounters& counters;
   const Conversations& conversations;
   KeptStreams& kept;
+  std::uint32_t context_count;  // the target's context in tokens; 0: unknown yet
 };
 
 }  // namespace edgedraft::client
