@@ -23,7 +23,7 @@ constexpr const char* kUnenforcedHeader = "X-Edgedraft-Unenforced";
 // takes hundreds of bytes of memory per byte; for names and switches.
 constexpr std::uint32_t kTextBodyMax = 16u << 20;
 constexpr std::uint32_t kTokensBodyMax = 1u << 20;
-constexpr std::uint32_t kSmallBodyMax = 64u << 10;
+constexpr std::uint32_t kSmallBodyMax = RequestWorkers::kSmallBytesMax;
 
 std::uint64_t random_number() {
   std::random_device device;
@@ -35,10 +35,20 @@ void send_failure(HttpReply reply, const std::exception& failure,
   reply.send(answer_of(ApiError{.status = 500, .message = failure.what()}, shape));
 }
 
+ApiError error_of_shape() {
+  return {.message = "the body is nested too deeply, or has too many members or elements",
+          .code = "invalid_json"};
+}
+
 std::string names_of(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
+}
+
+ErrorShape errors_of(std::string_view path) {
+  if (path.starts_with("/api/")) return ErrorShape::ollama;
+  return path.starts_with("/v1/messages") ? ErrorShape::anthropic : ErrorShape::openai;
 }
 
 }  // namespace
@@ -74,79 +84,54 @@ ApiService::~ApiService() = default;
 const std::vector<ApiService::Route>& ApiService::routes() {
   using S = ApiService;
   static const std::vector<Route> routes = [] {
+    using enum Access;
     std::vector<Route> all = {
-        {"POST", "/v1/chat/completions", &S::chat, kTextBodyMax},
-        {"POST", "/v1/completions", &S::completion, kTextBodyMax},
-        {"POST", "/v1/responses", &translate_response, kTextBodyMax},
-        {.method = "POST",
-         .path = "/v1/messages",
-         .page = &translate_message,
-         .body_bytes_max = kTextBodyMax,
-         .errors = ErrorShape::anthropic},
-        {.method = "POST",
-         .path = "/v1/messages/count_tokens",
-         .page = &S::count_tokens,
-         .body_bytes_max = kTextBodyMax,
-         .errors = ErrorShape::anthropic},
-        {.method = "POST",
-         .path = "/api/chat",
-         .page = &translate_ollama_chat,
-         .body_bytes_max = kTextBodyMax,
-         .errors = ErrorShape::ollama},
-        {.method = "POST",
-         .path = "/api/generate",
-         .page = &translate_ollama_generate,
-         .body_bytes_max = kTextBodyMax,
-         .errors = ErrorShape::ollama},
-        {.method = "GET",
-         .path = "/api/tags",
-         .page = &StateApi::ollama_tags,
-         .errors = ErrorShape::ollama},
-        {.method = "GET",
-         .path = "/api/ps",
-         .page = &StateApi::ollama_tags,
-         .errors = ErrorShape::ollama},
-        {.method = "POST",
-         .path = "/api/show",
-         .page = &StateApi::ollama_show,
-         .body_bytes_max = kSmallBodyMax,
-         .errors = ErrorShape::ollama},
-        {.method = "GET",
-         .path = "/api/version",
-         .page = &StateApi::ollama_version,
-         .errors = ErrorShape::ollama},
-        {"POST", "/v1/embeddings", &StateApi::embeddings, kTextBodyMax},
-        {"GET", "/v1/models", &StateApi::models},
-        {.method = "GET", .path = "/v1/models/", .page = &StateApi::model, .takes_name = true},
+        {{"POST", "/v1/chat/completions", key, kTextBodyMax}, &S::chat},
+        {{"POST", "/v1/completions", key, kTextBodyMax}, &S::completion},
+        {{"POST", "/v1/responses", key, kTextBodyMax}, &translate_response},
+        {{"POST", "/v1/messages", key, kTextBodyMax}, &translate_message},
+        {{"POST", "/v1/messages/count_tokens", key, kTextBodyMax}, &S::count_tokens},
+        {{"POST", "/api/chat", key, kTextBodyMax}, &translate_ollama_chat},
+        {{"POST", "/api/generate", key, kTextBodyMax}, &translate_ollama_generate},
+        {{"GET", "/api/tags", key, 0}, &StateApi::ollama_tags},
+        {{"GET", "/api/ps", key, 0}, &StateApi::ollama_tags},
+        {{"POST", "/api/show", key, kSmallBodyMax}, &StateApi::ollama_show},
+        {{"GET", "/api/version", key, 0}, &StateApi::ollama_version},
+        {{"POST", "/v1/embeddings", key, kTextBodyMax}, &StateApi::embeddings},
+        {{"GET", "/v1/models", key, 0}, &StateApi::models},
+        {{"GET", "/v1/models/", key, 0}, &StateApi::model, /*named=*/true},
         // llama-server's paths, for base URLs without "/v1".
-        {"POST", "/chat/completions", &S::chat, kTextBodyMax},
-        {"GET", "/models", &StateApi::models},
-        {.method = "GET", .path = "/models/", .page = &StateApi::model, .takes_name = true},
-        {.method = "GET", .path = "/health", .page = &StateApi::health, .needs_key = false},
-        {"GET", "/metrics", &StateApi::metrics},
-        {"GET", "/props", &StateApi::props},
-        {"POST", "/tokenize", &client::tokenize, kTokensBodyMax},
-        {"POST", "/detokenize", &client::detokenize, kTokensBodyMax},
-        {"POST", "/apply-template", &S::apply_template, kTextBodyMax},
-        {"GET", "/v1/stream", &S::read_stream},
-        {"DELETE", "/v1/stream", &StateApi::remove_stream},
-        {"POST", "/v1/streams/lookup", &StateApi::look_up_streams, kSmallBodyMax},
-        {"GET", "/v1/edgedraft/uplink", &StateApi::uplink},
-        {"GET", "/v1/edgedraft/link", &StateApi::read_link},
-        {"PUT", "/v1/edgedraft/link", &StateApi::set_link, kSmallBodyMax},
-        {"GET", "/v1/edgedraft/conversations", &PageApi::list},
-        {"GET", "/v1/edgedraft/conversation", &PageApi::read},
-        {"PUT", "/v1/edgedraft/conversation", &S::keep_conversation, kTextBodyMax},
-        {"DELETE", "/v1/edgedraft/conversation", &PageApi::remove},
-        {"POST", "/v1/edgedraft/preview", &S::preview, kTextBodyMax},
+        {{"POST", "/chat/completions", key, kTextBodyMax}, &S::chat},
+        {{"GET", "/models", key, 0}, &StateApi::models},
+        {{"GET", "/models/", key, 0}, &StateApi::model, /*named=*/true},
+        {{"GET", "/health", open, 0}, &StateApi::health},
+        {{"GET", "/metrics", key, 0}, &StateApi::metrics},
+        {{"GET", "/props", key, 0}, &StateApi::props},
+        {{"POST", "/tokenize", key, kTokensBodyMax}, &client::tokenize},
+        {{"POST", "/detokenize", key, kTokensBodyMax}, &client::detokenize},
+        {{"POST", "/apply-template", key, kTextBodyMax}, &S::apply_template},
+        {{"GET", "/v1/stream", key, 0}, &S::read_stream},
+        {{"DELETE", "/v1/stream", key, 0}, &StateApi::remove_stream},
+        {{"POST", "/v1/streams/lookup", key, kSmallBodyMax}, &StateApi::look_up_streams},
+        {{"GET", "/v1/edgedraft/uplink", key, 0}, &StateApi::uplink},
+        {{"GET", "/v1/edgedraft/link", key, 0}, &StateApi::read_link},
+        {{"PUT", "/v1/edgedraft/link", key, kSmallBodyMax}, &StateApi::set_link},
+        {{"GET", "/v1/edgedraft/conversations", key, 0}, &PageApi::list},
+        {{"GET", "/v1/edgedraft/conversation", key, 0}, &PageApi::read},
+        {{"PUT", "/v1/edgedraft/conversation", key, kTextBodyMax}, &S::keep_conversation},
+        {{"DELETE", "/v1/edgedraft/conversation", key, 0}, &PageApi::remove},
+        {{"POST", "/v1/edgedraft/preview", key, kTextBodyMax}, &S::preview},
     };
     for (const PageFile& file : page_files()) {
-      all.push_back(
-          {.method = "GET", .path = file.path, .page = &PageApi::file, .needs_key = false});
+      all.push_back({{"GET", file.path, open, 0}, &PageApi::file});
     }
     return all;
   }();
   return routes;
+}
+
+std::vector<ApiService::RouteBudget> ApiService::route_budgets() {
+  return {routes().begin(), routes().end()};
 }
 
 void ApiService::Call::answer(ApiResult<HttpAnswer> result) {
@@ -156,8 +141,9 @@ void ApiService::Call::answer(ApiResult<HttpAnswer> result) {
 }
 
 std::optional<HttpAnswer> ApiService::refuse(const HttpRequest& head) {
-  const bool open = std::ranges::any_of(
-      routes(), [&](const Route& route) { return route.is_of(head.path) && !route.needs_key; });
+  const bool open = std::ranges::any_of(routes(), [&](const Route& route) {
+    return route.is_of(head.path) && route.access == Access::open;
+  });
   const auto refusal = guard_.refusal(head, !open);
   if (!refusal) return std::nullopt;
   ++counters_.refused;
@@ -171,13 +157,6 @@ const ApiService::Route* ApiService::route_of(const HttpRequest& head) {
   const auto route = std::ranges::find_if(
       routes(), [&](const Route& one) { return one.is_of(head.path) && one.method == method; });
   return route == routes().end() ? nullptr : &*route;
-}
-
-ErrorShape ApiService::errors_of(std::string_view path) {
-  if (path.starts_with("/api/")) return ErrorShape::ollama;
-  const auto route =
-      std::ranges::find_if(routes(), [&](const Route& one) { return one.is_of(path); });
-  return route == routes().end() ? ErrorShape::openai : route->errors;
 }
 
 std::uint32_t ApiService::body_bytes_max(const HttpRequest& head) {
@@ -200,11 +179,10 @@ void ApiService::serve(Call call) {
   ++counters_.requests;
   const HttpRequest& request = call.request;
   if (const Route* const route = route_of(request)) {
-    if (!has_readable_shape(request.body)) {
+    // Workers check larger bodies.
+    if (request.body.size() <= kSmallBodyMax && !has_readable_shape(request.body)) {
       ++counters_.refused;
-      return call.fail(
-          {.message = "the body is nested too deeply, or has too many members or elements",
-           .code = "invalid_json"});
+      return call.fail(error_of_shape());
     }
     const HttpReply reply = call.reply;
     const ErrorShape errors = call.errors;
@@ -219,8 +197,8 @@ void ApiService::serve(Call call) {
         StateApi state{options_, counters_, conversations_, kept_, context_count_};
         return call.answer((state.**page)(request));
       }
-      if (const auto* const page = std::get_if<AtDesk>(&route->page)) {
-        return answer_at_desk(std::move(call), [this, convert = *page](std::string_view body) {
+      if (const auto* const page = std::get_if<OnWorker>(&route->page)) {
+        return answer_on_worker(std::move(call), [this, convert = *page](std::string_view body) {
           return convert(body, options_.bundle.tokenizer());
         });
       }
@@ -279,37 +257,54 @@ void ApiService::learn_running_answers() {
 }
 
 template <class Work, class Tell>
-void ApiService::at_desk(Call call, Work work, Tell tell) {
-  boost::asio::thread_pool& desk =
-      call.request.body.size() <= kSmallBodyMax ? small_desk_ : large_desk_;
-  boost::asio::post(desk, [this, call = std::move(call), work = std::move(work),
-                           tell = std::move(tell)]() mutable {
-    const HttpReply reply = call.reply;
-    const ErrorShape errors = call.errors;
-    try {
-      auto result = work(std::string_view(call.request.body));
-      call.request.body.clear();
-      call.request.body_share.reset();
-      boost::asio::post(io_, [call = std::move(call), result = std::move(result),
-                              tell = std::move(tell), reply, errors]() mutable {
+void ApiService::on_worker(Call call, Work work, Tell tell) {
+  const HttpReply reply = call.reply;
+  const ErrorShape errors = call.errors;
+  // Continues without a reader, who returns with GET /v1/stream.
+  const bool is_kept = call.request.header(kConversationHeader).has_value();
+  const std::size_t bytes = call.request.body.size();
+  const std::uint64_t ticket =
+      workers_.post(bytes, [this, call = std::move(call), work = std::move(work),
+                            tell = std::move(tell), reply, errors, bytes, is_kept]() mutable {
+        if (reply.gone() && !is_kept) return;
         try {
-          tell(std::move(call), std::move(result));
+          using Outcome = decltype(work(std::string_view(), std::function<bool()>()));
+          const bool fits = bytes <= kSmallBodyMax || has_readable_shape(call.request.body);
+          Outcome result = error_of_shape();
+          if (fits) {
+            result = work(std::string_view(call.request.body),
+                          [&reply, is_kept] { return reply.gone() && !is_kept; });
+          }
+          call.request.body = {};
+          call.request.body_share.reset();
+          boost::asio::post(io_, [this, call = std::move(call), result = std::move(result),
+                                  tell = std::move(tell), reply, errors]() mutable {
+            if (!result) ++counters_.refused;
+            try {
+              tell(std::move(call), std::move(result));
+            } catch (const std::exception& failure) {
+              send_failure(reply, failure, errors);
+            }
+          });
         } catch (const std::exception& failure) {
           send_failure(reply, failure, errors);
         }
       });
-    } catch (const std::exception& failure) {
-      send_failure(reply, failure, errors);
-    }
-  });
+  if (is_kept) return;
+  HttpReply watched = reply;
+  watched.on_gone([this, ticket](HttpGone) { workers_.drop(ticket); });
 }
 
 ApiResult<ApiService::Prepared> ApiService::prepare(std::string_view body, CompletionKind kind,
                                                     std::uint64_t seed, PrivacyGuard& guard,
                                                     const PastAnswers& pasts,
-                                                    std::uint32_t context_count) {
+                                                    std::uint32_t context_count,
+                                                    const std::function<bool()>& is_gone) {
+  const ApiError gone{.status = 499, .message = "the client has left", .code = "client_left"};
+  if (auto error = error_of_size(body, context_count)) return *std::move(error);
   auto hidden = take_out_private(body, guard, options_.bundle.tokenizer());
   if (!hidden) return hidden.error();
+  if (is_gone()) return gone;
   auto request = parse_completion(hidden->body, kind, options_.defaults, seed);
   if (!request) return request.error();
   if (hidden->privacy.is_local) {
@@ -324,6 +319,7 @@ ApiResult<ApiService::Prepared> ApiService::prepare(std::string_view body, Compl
   auto prompts = prompts_.of(*request, *hidden, pasts,
                              request->route == WritingSide::device ? 0 : context_count);
   if (!prompts) return prompts.error();
+  if (is_gone()) return gone;
   auto filter = filter_for(*request);
   if (!filter) return filter.error();
   return Prepared{.request = *std::move(request),
@@ -334,11 +330,12 @@ ApiResult<ApiService::Prepared> ApiService::prepare(std::string_view body, Compl
 
 ApiResult<ApiService::Prepared> ApiService::prepare_translated(
     std::string_view body, Translate translate, std::uint64_t seed, PrivacyGuard& guard,
-    const PastAnswers& pasts, std::uint32_t context_count) {
+    const PastAnswers& pasts, std::uint32_t context_count, const std::function<bool()>& is_gone) {
   auto translated = translate(body, {.model = options_.model, .pasts = past_responses_});
   if (!translated) return translated.error();
   if (translated->at_once) return Prepared{.at_once = std::move(translated->at_once)};
-  auto prepared = prepare(translated->body, translated->kind, seed, guard, pasts, context_count);
+  auto prepared =
+      prepare(translated->body, translated->kind, seed, guard, pasts, context_count, is_gone);
   if (!prepared) return translated->renamed_in(prepared.error());
   prepared->make_format = std::move(translated->make_format);
   // Corrections exist in OpenAI's chat completions only.
@@ -349,11 +346,12 @@ ApiResult<ApiService::Prepared> ApiService::prepare_translated(
 }
 
 // Refuses bodies larger than any context, before processing them.
-std::optional<ApiError> ApiService::error_of_size(const HttpRequest& request) const {
+std::optional<ApiError> ApiService::error_of_size(std::string_view body,
+                                                  std::uint32_t context_count) const {
   // Bytes outside the prompt: schemas, grammars, stops.
   constexpr std::size_t kElseBytesMax = 1u << 20;
-  const std::size_t most = prompts_.bytes_max(context_count_) + kElseBytesMax;
-  const std::size_t bytes = json_text_bytes(request.body);
+  const std::size_t most = prompts_.bytes_max(context_count) + kElseBytesMax;
+  const std::size_t bytes = json_text_bytes(body);
   if (bytes <= most) return std::nullopt;
   return ApiError{.message = "the request has " + std::to_string(bytes) +
                              " bytes of text, more than the target's context can hold (at most " +
@@ -362,10 +360,6 @@ std::optional<ApiError> ApiService::error_of_size(const HttpRequest& request) co
 }
 
 void ApiService::complete(Call call, CompletionKind kind, Translate translate) {
-  if (const auto error = error_of_size(call.request)) {
-    ++counters_.refused;
-    return call.fail(*error);
-  }
   const std::uint64_t seed =
       options_.seeds_are_random ? random_number() : options_.defaults.sampling.seed;
   const Instant asked = Clock::now();
@@ -373,19 +367,18 @@ void ApiService::complete(Call call, CompletionKind kind, Translate translate) {
   privacy_.vault().set_now(asked);
   // Learns private values in a copy; they join the shared values once the request is accepted.
   const auto guard = std::make_shared<PrivacyGuard>(privacy_);
-  at_desk(
+  on_worker(
       std::move(call),
       [this, kind, translate, seed, guard, pasts = conversations_.pasts(),
-       context_count = context_count_](std::string_view body) {
+       context_count = context_count_](std::string_view body,
+                                       const std::function<bool()>& is_gone) {
         return translate == nullptr
-                   ? prepare(body, kind, seed, *guard, pasts, context_count)
-                   : prepare_translated(body, translate, seed, *guard, pasts, context_count);
+                   ? prepare(body, kind, seed, *guard, pasts, context_count, is_gone)
+                   : prepare_translated(body, translate, seed, *guard, pasts, context_count,
+                                        is_gone);
       },
       [this, asked, guard](Call asking, ApiResult<Prepared> prepared) {
-        if (!prepared) {
-          ++counters_.refused;
-          return asking.fail(prepared.error());
-        }
+        if (!prepared) return asking.fail(prepared.error());
         if (prepared->at_once) return asking.answer(*std::move(prepared->at_once));
         privacy_.learn_from(*guard);
         if (!prepared->request.unenforced.empty()) {
@@ -485,35 +478,43 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
 }
 
 template <class Work>
-void ApiService::answer_at_desk(Call call, Work work) {
-  at_desk(std::move(call), std::move(work),
-          [](Call asking, ApiResult<HttpAnswer> result) { asking.answer(std::move(result)); });
+void ApiService::answer_on_worker(Call call, Work work) {
+  on_worker(
+      std::move(call),
+      [work = std::move(work)](std::string_view body, const std::function<bool()>&) mutable {
+        return work(body);
+      },
+      [](Call asking, ApiResult<HttpAnswer> result) { asking.answer(std::move(result)); });
 }
 
 // Anthropic's count: {"input_tokens"}. Learns nothing from the request.
 void ApiService::count_tokens(Call call) {
-  if (const auto error = error_of_size(call.request)) return call.fail(*error);
   learn_running_answers();
-  answer_at_desk(
+  on_worker(
       std::move(call),
-      [this, guard = privacy_, pasts = conversations_.pasts(),
-       context_count = context_count_](std::string_view body) mutable -> ApiResult<HttpAnswer> {
+      [this, guard = privacy_, pasts = conversations_.pasts(), context_count = context_count_](
+          std::string_view body,
+          const std::function<bool()>& is_gone) mutable -> ApiResult<HttpAnswer> {
         const auto prepared =
-            prepare_translated(body, &translate_message, 0, guard, pasts, context_count);
+            prepare_translated(body, &translate_message, 0, guard, pasts, context_count, is_gone);
         if (!prepared) return prepared.error();
         return json_answer({{"input_tokens", prepared->prompts.front().tokens.size()}});
-      });
+      },
+      [](Call asking, ApiResult<HttpAnswer> result) { asking.answer(std::move(result)); });
 }
 
 void ApiService::apply_template(Call call) {
-  answer_at_desk(std::move(call), [this](std::string_view body) -> ApiResult<HttpAnswer> {
-    const auto request = parse_completion(body, CompletionKind::chat, options_.defaults,
-                                          options_.defaults.sampling.seed);
-    if (!request) return request.error();
-    const auto text = prompts_.render(*request);
-    if (!text) return text.error();
-    return json_answer({{"prompt", text->text()}});
-  });
+  answer_on_worker(
+      std::move(call),
+      [this, context_count = context_count_](std::string_view body) -> ApiResult<HttpAnswer> {
+        if (const auto error = error_of_size(body, context_count)) return *error;
+        const auto request = parse_completion(body, CompletionKind::chat, options_.defaults,
+                                              options_.defaults.sampling.seed);
+        if (!request) return request.error();
+        const auto text = prompts_.render(*request);
+        if (!text) return text.error();
+        return json_answer({{"prompt", text->text()}});
+      });
 }
 
 void ApiService::read_stream(Call call) {
@@ -538,9 +539,11 @@ void ApiService::read_stream(Call call) {
 
 void ApiService::keep_conversation(Call call) {
   learn_running_answers();
-  at_desk(
+  on_worker(
       std::move(call),
-      [guard = privacy_](std::string_view body) { return PageApi::parse(body, guard); },
+      [guard = privacy_](std::string_view body, const std::function<bool()>&) {
+        return PageApi::parse(body, guard);
+      },
       [this](Call asking, ApiResult<PageApi::Document> document) {
         if (!document) return asking.fail(document.error());
         asking.answer(page_.keep(asking.request, *std::move(document)));
@@ -549,9 +552,12 @@ void ApiService::keep_conversation(Call call) {
 
 void ApiService::preview(Call call) {
   learn_running_answers();
-  answer_at_desk(std::move(call), [this, guard = privacy_](std::string_view body) {
-    return PageApi::preview(body, guard, options_.bundle.tokenizer());
-  });
+  answer_on_worker(std::move(call),
+                   [this, guard = privacy_, context_count = context_count_](
+                       std::string_view body) -> ApiResult<HttpAnswer> {
+                     if (const auto error = error_of_size(body, context_count)) return *error;
+                     return PageApi::preview(body, guard, options_.bundle.tokenizer());
+                   });
 }
 
 }  // namespace edgedraft::client

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -28,6 +27,7 @@
 #include "client/serve/request/completion_request.h"
 #include "client/serve/request/request_privacy.h"
 #include "client/serve/request/request_prompts.h"
+#include "client/serve/request_workers.h"
 #include "shared/base/clock.h"
 #include "shared/constraints/constraint_filter.h"
 #include "shared/constraints/token_texts.h"
@@ -78,6 +78,19 @@ class ApiService {
   ApiService(boost::asio::io_context& io, Options options);
   ~ApiService();
 
+  enum class Access : std::uint8_t {
+    open,  // needs no key
+    key,   // needs the key of the endpoint, if it has one
+  };
+  // What is decided by a request's header, before its body is read.
+  struct RouteBudget {
+    std::string_view method;
+    std::string_view path;
+    Access access;
+    std::uint32_t body_bytes_max;  // 0: a body is not read
+  };
+  static std::vector<RouteBudget> route_budgets();
+
   // Callable from any thread: refusal by header alone, body limit of an endpoint, and request
   // handling.
   std::optional<HttpAnswer> refuse(const HttpRequest& head);
@@ -94,20 +107,19 @@ class ApiService {
     void answer(ApiResult<HttpAnswer> result);
     void fail(const ApiError& error) { answer(error); }
   };
-  // Pages by how they answer: at once, from a desk's thread, or in their own time.
+  // Pages by how they answer: at once, from a worker, or in their own time.
   template <class Api>
   using AtOnce = ApiResult<HttpAnswer> (Api::*)(const HttpRequest& request);
-  using AtDesk = ApiResult<HttpAnswer> (*)(std::string_view body, const Tokenizer& tokenizer);
+  using OnWorker = ApiResult<HttpAnswer> (*)(std::string_view body, const Tokenizer& tokenizer);
   using Answering = void (ApiService::*)(Call call);
-  using Page = std::variant<Answering, AtOnce<StateApi>, AtOnce<PageApi>, AtDesk, Translate>;
-  struct Route {
-    std::string_view method;
-    std::string_view path;
+  using Page = std::variant<Answering, AtOnce<StateApi>, AtOnce<PageApi>, OnWorker, Translate>;
+  struct Route : RouteBudget {
+    // Without defaults: each route states its access and limit.
+    Route(const RouteBudget& budget, Page answers, bool named = false)
+        : RouteBudget(budget), page(answers), takes_name(named) {}
+
     Page page;
-    std::uint32_t body_bytes_max = 0;
-    bool needs_key = true;
-    bool takes_name = false;  // a non-empty name follows the path
-    ErrorShape errors = ErrorShape::openai;
+    bool takes_name;  // a non-empty name follows the path
 
     bool is_of(std::string_view asked) const {
       return takes_name ? asked.starts_with(path) && asked.size() > path.size() : asked == path;
@@ -116,8 +128,6 @@ class ApiService {
   static const std::vector<Route>& routes();
   // Returns the route for path and method; null if there is none.
   static const Route* route_of(const HttpRequest& head);
-  // Returns how clients of that path expect errors.
-  static ErrorShape errors_of(std::string_view path);
 
   void serve(Call call);
   void chat(Call call) { complete(std::move(call), CompletionKind::chat); }
@@ -139,25 +149,27 @@ class ApiService {
     FormatMaker make_format{};            // empty: OpenAI's
     std::optional<HttpAnswer> at_once{};  // the answer, if it needs no model
   };
-  // Scans, tokenises and compiles a request, which is slow; `guard` learns from it. Threads   any
+  // Scans, tokenises and compiles a request, which is slow; `guard` learns from it. Stops early
+  // once its reader is gone. Threads   any
   ApiResult<Prepared> prepare(std::string_view body, CompletionKind kind, std::uint64_t seed,
                               PrivacyGuard& guard, const PastAnswers& pasts,
-                              std::uint32_t context_count);
+                              std::uint32_t context_count, const std::function<bool()>& is_gone);
   // As prepare(), for a request of another API.
   ApiResult<Prepared> prepare_translated(std::string_view body, Translate translate,
                                          std::uint64_t seed, PrivacyGuard& guard,
-                                         const PastAnswers& pasts, std::uint32_t context_count);
-  // Runs `work`, which reads the body, off the loop, then `tell` with its result on the loop. Small
-  // bodies wait only for other small ones.
+                                         const PastAnswers& pasts, std::uint32_t context_count,
+                                         const std::function<bool()>& is_gone);
+  // Runs `work`, which reads the body, on a worker, then `tell` with its result on the loop. A
+  // waiting request is dropped once its client has left.
   template <class Work, class Tell>
-  void at_desk(Call call, Work work, Tell tell);
+  void on_worker(Call call, Work work, Tell tell);
   template <class Work>
-  void answer_at_desk(Call call, Work work);
+  void answer_on_worker(Call call, Work work);
 
   void complete(Call call, CompletionKind kind, Translate translate = nullptr);
   void learn_running_answers();
   std::optional<ApiError> keep_here(CompletionRequest& request) const;
-  std::optional<ApiError> error_of_size(const HttpRequest& request) const;
+  std::optional<ApiError> error_of_size(std::string_view body, std::uint32_t context_count) const;
   void start(Call call, Prepared prepared, Instant start_at);
   const std::shared_ptr<const TokenTexts>& texts();
   ApiResult<std::shared_ptr<ConstraintFilter>> filter_for(const CompletionRequest& request);
@@ -177,9 +189,7 @@ class ApiService {
   RequestPrompts prompts_;
   std::uint64_t last_completion_ = 0;
   std::map<std::uint64_t, std::shared_ptr<Completion>> completions_;
-  // Declared last: these threads use the members above.
-  boost::asio::thread_pool small_desk_{1};
-  boost::asio::thread_pool large_desk_{1};
+  RequestWorkers workers_;  // declared last: its threads use the members above
 };
 
 }  // namespace edgedraft::client

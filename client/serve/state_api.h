@@ -4,7 +4,7 @@
 
 namespace edgedraft::client {
 
-// Endpoints that read or switch the service's state. They answer at once, without the desk's
+// Endpoints that read or switch the service's state. They answer at once, without the workers'
 // threads or an engine. References must outlive it.
 struct StateApi {
   ApiResult<HttpAnswer> models(const HttpRequest& request);

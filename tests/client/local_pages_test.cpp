@@ -220,6 +220,25 @@ TEST_F(LocalPagesTest, InternalFailureEndsOnlyItsAnswer) {
   EXPECT_EQ(failures_, 2u);
 }
 
+TEST_F(LocalPagesTest, EveryRouteStatesAccessAndBodyLimit) {
+  start({.key = "secret"});
+  const auto routes = ApiService::route_budgets();
+  ASSERT_GT(routes.size(), 20u);
+  for (const ApiService::RouteBudget& route : routes) {
+    const std::string line = std::string(route.method) + ' ' + std::string(route.path);
+    const bool takes_body = route.method == "POST" || route.method == "PUT";
+    EXPECT_EQ(route.body_bytes_max > 0, takes_body) << line;
+    EXPECT_LE(route.body_bytes_max, 16u << 20) << line;
+    const bool is_open = route.access == ApiService::Access::open;
+    EXPECT_FALSE(is_open && takes_body) << line;
+    // Strangers get an answer before they send the body that they announce.
+    RawPeer stranger(api_->port());
+    stranger.write(line + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\n");
+    const std::string answer = text_of(stranger.read_some());
+    EXPECT_TRUE(answer.starts_with(is_open ? "HTTP/1.1 200 " : "HTTP/1.1 401 ")) << line << answer;
+  }
+}
+
 TEST_F(LocalPagesTest, RequiresKeyForEveryPageButHealth) {
   start({.key = "secret"});
   for (const char* path : {"/v1/models", "/v1/models/test", "/metrics", "/props",
