@@ -300,6 +300,23 @@ TEST_F(HostileClientsTest, AnswersEachOfSeveralConcurrentResumes) {
   EXPECT_EQ(refusal(*resuming.back()), Errc::session_unknown);
 }
 
+// Its id and text are right, and even its age: only the identity differs.
+TEST_F(HostileClientsTest, ResumeWithAnotherTenantsSessionIdFindsNothing) {
+  open({});
+  RawClient& owner = connect("owner");
+  const Tokens held = begin(owner, 20);
+  owner.leave();
+  RawClient& thief = connect("thief");
+  thief.send(resume(owner, held, {5, 6}), held);
+  run();
+  EXPECT_EQ(refusal(thief), Errc::session_unknown);
+  RawClient& again = connect("owner");
+  again.send(resume(owner, held, {5, 6}), held);
+  run();
+  EXPECT_EQ(again.verdict_count, 1u) << "the attempt took nothing from its owner";
+  expect_service();
+}
+
 // Rows of a long prompt are still pending when its client switches to a shorter session.
 TEST_F(HostileClientsTest, NeverReadsRowsFromAnotherSession) {
   open({});

@@ -41,12 +41,14 @@ class HintingClient {
   HintingClient(PassLoop& loop, const RawClient::Options& options, std::function<Instant()> now)
       : raw_(loop, options, std::move(now)) {}
 
-  bool begin(const Tokens& prompt, const SamplingParams& sampling, const wire::RunTerms& run) {
+  bool begin(const Tokens& prompt, const SamplingParams& sampling, const wire::RunTerms& run,
+             const Constraints& constraints = {}) {
     text_ = prompt;
     prompt_count_ = prompt.size();
     next_id_ = 1;
     ended_ = false;
-    return raw_.send(wire::Prefill{.tokens = prompt, .sampling = sampling, .run = run});
+    return raw_.send(wire::Prefill{
+        .tokens = prompt, .sampling = sampling, .constraints = constraints, .run = run});
   }
   // Continues after its known text in a new run. Verdicts that it has not read are sent again.
   bool go_on(const SamplingParams& sampling, const wire::RunTerms& run) {
