@@ -19,6 +19,9 @@ using namespace boost::asio::experimental::awaitable_operators;
 constexpr std::size_t kReadBytes = 16u << 10;   // one TLS record
 constexpr std::size_t kWriteBytes = 64u << 10;  // step in which write progress is measured
 
+// Longest time between two checks of a client's certificate, since the system's clock may jump.
+constexpr Duration kExpiryCheckMax = std::chrono::minutes(1);
+
 // An exception inside || would be held back until the other halves end.
 asio::awaitable<Error> caught(asio::awaitable<Error> half) {
   try {
@@ -129,6 +132,16 @@ asio::awaitable<Error> Pump::keep_time() {
     Instant deadline = keeps_time ? port_.next_deadline() : Instant::max();
     if (write_deadline_) deadline = std::min(deadline, *write_deadline_);
     co_await time_.wait_until(deadline);
+  }
+}
+
+asio::awaitable<void> client_expired(TlsStream& stream) {
+  Signal timer(stream.get_executor());
+  for (;;) {
+    const auto left = client_time_left(stream.native_handle());
+    if (left && *left <= Duration::zero()) co_return;
+    co_await timer.wait_until(left ? Clock::now() + std::min<Duration>(*left, kExpiryCheckMax)
+                                   : Instant::max());
   }
 }
 

@@ -75,6 +75,10 @@ class Pump {
   std::optional<Instant> write_deadline_;
 };
 
+// Returns once the client's certificate has expired: TLS checks its dates in handshakes only. Never
+// returns if there is none.
+boost::asio::awaitable<void> client_expired(TlsStream& stream);
+
 // Performs the TLS handshake of either side.
 // Errors    explain_tls_error(); timed_out
 boost::asio::awaitable<Result<void>> shake_hands(TlsStream& stream,

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/network_v6.hpp>
@@ -14,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "shared/base/exceptions.h"
@@ -26,6 +28,7 @@ namespace edgedraft {
 namespace {
 
 namespace asio = boost::asio;
+using namespace asio::experimental::awaitable_operators;
 using asio::ip::tcp;
 
 // Interval at which drain() checks for finished clients.
@@ -455,10 +458,22 @@ class Listener::Impl {
     if (connection.protocol.finished()) {
       connection.after_protocol_call({Errc::refused, "the server is shutting down"});
     }
-    const Error reason = co_await connection.pump->run();
+    const auto ended = co_await (connection.pump->run() || end_at_expiry(connection));
+    const Error reason = std::get<0>(ended);
     connection.pump.reset();
     if (connection.protocol.finished()) co_await linger(connection.stream);
     co_return reason;
+  }
+
+  // Waits to be cancelled after it has ended the protocol.
+  static asio::awaitable<Error> end_at_expiry(Connection& connection) {
+    co_await client_expired(connection.stream);
+    // Not final: the next handshake checks the certificate, which may be renewed by then.
+    const Error reason{Errc::refused, "the client's certificate has expired"};
+    connection.protocol.fail(reason);
+    connection.after_protocol_call(reason);
+    Signal never(connection.stream.get_executor());
+    for (;;) co_await never.wait_until(Instant::max());
   }
 
   ProtocolPort port(Connection& connection) {

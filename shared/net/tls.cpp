@@ -9,6 +9,7 @@
 #include <array>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <chrono>
 #include <cstddef>
 #include <string_view>
 
@@ -222,6 +223,18 @@ std::optional<std::string> client_key(NativeTls* tls) {
   const X509* certificate = SSL_get0_peer_certificate(tls);
   if (!certificate) return std::nullopt;
   return pin_of(certificate);
+}
+
+std::optional<Duration> client_time_left(NativeTls* tls) {
+  const X509* const certificate = SSL_get0_peer_certificate(tls);
+  if (!certificate) return std::nullopt;
+  int days = 0;
+  int seconds = 0;
+  if (ASN1_TIME_diff(&days, &seconds, nullptr, X509_get0_notAfter(certificate)) != 1) {
+    return Duration::zero();
+  }
+  // A certificate may be valid until the year 9999, which overflows nanoseconds.
+  return std::chrono::days(std::min(days, 1000)) + std::chrono::seconds(seconds);
 }
 
 TlsTicket take_ticket(NativeTls* tls) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "shared/base/clock.h"
 #include "shared/base/error.h"
 
 namespace boost::asio::ssl {
@@ -63,6 +64,9 @@ Result<void> check_client(NativeTls* tls);
 
 // Pin of the client's certificate, which survives a renewal; nullopt without a certificate.
 std::optional<std::string> client_key(NativeTls* tls);
+
+// Time until the client's certificate expires, by the system's clock; nullopt without one.
+std::optional<Duration> client_time_left(NativeTls* tls);
 
 // Describes a failed handshake, read or write to the user: an untrusted certificate, a peer without
 // TLS or with another version, a broken connection.

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 
@@ -163,6 +164,22 @@ TEST_F(ListenerAbuseTest, DropsPeerThatNeverReads) {
   }
   while (server_->listener->stats().open == 1) peer.write(pings);
   EXPECT_EQ(reason().code, Errc::timed_out);
+}
+
+// A client that has signed in is served while strangers push each other out.
+TEST_F(ListenerAbuseTest, TenThousandConnectionsLeaveSignedInClientUnaffected) {
+  constexpr std::size_t kConnections = 10'000;
+  constexpr std::size_t kOpenAtOnce = 400;  // below the usual limit on open files
+  const auto inside = server_->connect();
+  std::deque<RawPeer> flood;
+  for (std::size_t i = 0; i < kConnections; ++i) {
+    flood.emplace_back(port());
+    if (flood.size() > kOpenAtOnce) flood.pop_front();
+    if (i % 1000 != 0) continue;
+    ASSERT_TRUE(inside->send(outgoing(small_prompt()))) << i;
+    ASSERT_TRUE(inside->wait_event(soon())) << i;
+    EXPECT_LE(server_->listener->stats().open, ListenerOptions().strangers_per_address_max + 2);
+  }
 }
 
 TEST_F(ListenerAbuseTest, SurvivesManyConnectsAndResets) {

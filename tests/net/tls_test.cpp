@@ -306,6 +306,16 @@ TEST_F(TlsCaTest, RefusesExpiredClientCertificateDespiteTicket) {
   EXPECT_EQ(link->stats().resumed_handshakes, 1u);
 }
 
+// Otherwise a client could stay as long as its connection lives.
+TEST_F(TlsCaTest, ConnectionEndsWhenClientCertificateExpires) {
+  TestServer server;
+  server.listener->set_tls(server_tls(server.identity, directory_ / "ca-cert.pem"));
+  const auto client = signed_by("ca", {.valid_until_seconds = 4});
+  const auto link = TestServer::connect(options_with(server, client));
+  EXPECT_TRUE(fails_with(link->wait_event(soon()), Errc::link_down, "certificate has expired"));
+  EXPECT_TRUE(fails_with(link->wait_event(soon()), Errc::untrusted, "expired"));
+}
+
 TEST(TlsTest, RefusesTls12) {
   TestServer server;
   RawTlsPeer peer(server.listener->port(), {.version_max = TLS1_2_VERSION});
