@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "shared/constraints/grammar.h"
 #include "shared/types/constraints.h"
@@ -257,6 +258,68 @@ TEST(CompletionRequestTest, NamesEachInvalidField) {
     }
     ASSERT_TRUE(refused(request, wrong.param, wrong.param));
     EXPECT_EQ(request.error().status, 400u);
+  }
+}
+
+// Every number of the API at the ends of the types that could hold it.
+TEST(CompletionRequestTest, RefusesNegativeAndHugeNumbersOutsideRanges) {
+  const std::vector<std::string> extremes = {"-1",
+                                             "0",
+                                             "-2147483649",
+                                             "2147483648",
+                                             "4294967296",
+                                             "9223372036854775807",
+                                             "9223372036854775808",
+                                             "18446744073709551615",
+                                             "18446744073709551616",
+                                             "-9223372036854775808",
+                                             "-9223372036854775809",
+                                             "1e308",
+                                             "-1e308",
+                                             "1e-308"};
+  struct Number {
+    const char* before;
+    const char* after;
+    std::set<std::string> valid;
+  };
+  const std::set<std::string> of_length = {"-1", "2147483648"};
+  const std::set<std::string> near_zero = {"0", "1e-308"};
+  const std::vector<Number> chats = {
+      {R"("temperature": )", "", near_zero},
+      {R"("top_p": )", "", {}},
+      {R"("min_p": )", "", near_zero},
+      {R"("top_k": )", "", {"-1", "0"}},
+      {R"("n": )", "", {}},
+      {R"("max_tokens": )", "", of_length},
+      {R"("max_completion_tokens": )", "", of_length},
+      {R"("presence_penalty": )", "", {"-1", "0", "1e-308"}},
+      {R"("frequency_penalty": )", "", {"-1", "0", "1e-308"}},
+      {R"("logit_bias": {"5": )", "}", {"-1", "0", "1e-308"}},
+      {R"("logit_bias": {")", R"(": 1})", {"0"}},
+      {R"("logprobs": true, "top_logprobs": )", "", {"0"}},
+  };
+  const auto expect = [](const auto& request, const Number& number, const std::string& value) {
+    const bool is_valid = number.valid.contains(value);
+    EXPECT_EQ(request.has_value(), is_valid) << number.before << value << number.after;
+    if (!request.has_value()) {
+      EXPECT_EQ(request.error().status, 400u) << number.before << value;
+    }
+  };
+  for (const std::string& value : extremes) {
+    for (const Number& number : chats) {
+      expect(chat(std::string(", ") + number.before + value + number.after), number, value);
+    }
+    const std::vector<Number> texts = {{R"({"prompt": [)", "]}", {"0"}},
+                                       {R"({"prompt": "a", "best_of": )", "}", {"0"}},
+                                       {R"({"prompt": "a", "logprobs": )", "}", {"0"}}};
+    for (const Number& number : texts) {
+      expect(text(number.before + value + number.after), number, value);
+    }
+  }
+  // JSON has neither of these.
+  for (const char* const value : {"NaN", "Infinity", "-Infinity", "1e400"}) {
+    EXPECT_FALSE(chat(std::string(R"(, "temperature": )") + value)) << value;
+    EXPECT_FALSE(chat(std::string(R"(, "seed": )") + value)) << value;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <list>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shared/base/random.h"
@@ -175,6 +176,36 @@ TEST_F(SchedulesTest, AnswersEqualPlainDecodingWhenReplicasDie) {
   EXPECT_GE(kills, schedule_count()) << "answers that are over test nothing";
   // The link breaks just after a check, when the drafter's context is full.
   run(1810, /*kills=*/8);
+}
+
+// A server under SIGSTOP neither reads nor writes; a partition may lose one direction only. No side
+// learns of it but by silence.
+TEST_F(SchedulesTest, SigstopOrPartitionInOneDirectionForThirtySecondsChangesNoAnswer) {
+  for (const auto& [up, down] : {std::pair(true, true), {true, false}, {false, true}}) {
+    for (const Duration begin : {100ms, 250ms, 700ms}) {
+      SCOPED_TRACE(std::to_string(up) + std::to_string(down) + " at " +
+                   std::to_string(begin / 1ms));
+      SimulatedDevice::Options options;
+      options.drafter = ToyDrafter::twin;
+      options.resync_wait = 60s;
+      options.stalls = {{.begin = begin, .end = begin + 30s, .up = up, .down = down}};
+      SimulatedDevice device(options);
+      Asked asked{.prompt = {5, 6, 7},
+                  .sampling = {.temperature = 0.9f, .seed = 4},
+                  .tokens_max = 60,
+                  .is_private = false,
+                  .is_cancelled = false,
+                  .listener = {}};
+      device.ask(device.now(),
+                 {.conversation = 0,
+                  .prompt = asked.prompt,
+                  .terms = {.tokens_max = asked.tokens_max, .sampling = asked.sampling},
+                  .observer = &asked.listener,
+                  .on_over = [&asked] { ++asked.over_count; }});
+      device.run(120s);
+      expect_plain(asked);
+    }
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kPassTime = 8ms;
+constexpr Duration kReconnectPause = 1s;  // after a connection that timed out
 
 }  // namespace
 
@@ -108,8 +109,14 @@ class SimulatedDevice::Link final : public TargetLink {
 
   void keep_pace(std::uint64_t connection) {
     if (connection != connection_) return;
-    if (now() >= client_->next_deadline() && !client_->tick(now())) ADD_FAILURE();
-    if (now() >= server_->next_deadline() && !server_->tick(now())) ADD_FAILURE();
+    const bool goes_on = (now() < client_->next_deadline() || client_->tick(now())) &&
+                         (now() < server_->next_deadline() || server_->tick(now()));
+    if (!goes_on) {
+      EXPECT_FALSE(device_.options_.stalls.empty());
+      cut();
+      device_.time_.at(now() + kReconnectPause, [this] { connect_at_step(); });
+      return;
+    }
     pass_up();
     pass_down(now());
     const Duration step = device_.options_.pad_tick_ms > 0 ? Duration(1ms) : Duration(500ms);
@@ -148,7 +155,7 @@ class SimulatedDevice::Link final : public TargetLink {
     if (!client_ || !client_->has_output()) return;
     Bytes bytes = client_->take_output();
     device_.sent_.push_back({connection_, now(), bytes});
-    device_.time_.at(now() + device_.options_.one_way, [this, connection = connection_, bytes] {
+    device_.time_.at(device_.arrival(now(), true), [this, connection = connection_, bytes] {
       if (connection != connection_) return;
       EXPECT_TRUE(server_->receive(now(), bytes));
       while (auto event = server_->next_event()) take(*std::move(event));
@@ -159,7 +166,7 @@ class SimulatedDevice::Link final : public TargetLink {
   void pass_down(Instant from) {
     if (!server_ || !server_->has_output()) return;
     const Bytes bytes = server_->take_output();
-    device_.time_.at(from + device_.options_.one_way, [this, connection = connection_, bytes] {
+    device_.time_.at(device_.arrival(from, false), [this, connection = connection_, bytes] {
       if (connection != connection_) return;
       EXPECT_TRUE(client_->receive(now(), bytes));
       while (auto event = client_->next_event()) {
@@ -283,6 +290,16 @@ struct SimulatedDevice::Talk final : GenerationObserver {
   std::unique_ptr<Link> link;
   std::optional<Generation> generation;
 };
+
+Instant SimulatedDevice::arrival(Instant from, bool up) const {
+  for (const Stall& stall : options_.stalls) {
+    const bool holds = up ? stall.up : stall.down;
+    if (holds && from >= start_ + stall.begin && from < start_ + stall.end) {
+      return start_ + stall.end + options_.one_way;
+    }
+  }
+  return from + options_.one_way;
+}
 
 // Serves with a new server that knows no session.
 void SimulatedDevice::start_replica() {

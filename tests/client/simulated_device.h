@@ -70,8 +70,16 @@ class SimulatedDevice {
     Duration begin;  // since the start
     Duration end;
   };
+  // A partition that no side is told about: bytes sent meanwhile arrive after its end.
+  struct Stall {
+    Duration begin;  // since the start
+    Duration end;
+    bool up;
+    bool down;
+  };
   struct Options {
     std::vector<Outage> outages{};  // outages of all links
+    std::vector<Stall> stalls{};    // of all links
     // Times at which the server dies, since the start. Another replica, which knows no session,
     // takes over at once.
     std::vector<Duration> kills{};
@@ -125,6 +133,8 @@ class SimulatedDevice {
 
   void start_replica();
   void kill_replica();
+  // Time at which bytes sent at `from` arrive at the server, or else at the device.
+  Instant arrival(Instant from, bool up) const;
   Instant compute_now() const { return computing_.value_or(time_.now()); }
   void compute_until(Instant end);
   bool run_server(Instant until);
