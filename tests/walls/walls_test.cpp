@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <regex>
+#include <set>
+#include <string>
 
+#include "shared/base/clock.h"
 #include "tests/walls/folder_table.h"
 #include "tests/walls/source_tree.h"
 
@@ -115,6 +119,41 @@ TEST(WallsTest, ProtocolReadsNoClock) {
     if (path.starts_with("shared/protocol/")) {
       EXPECT_EQ(source.text.find("::now()"), std::string::npos) << path;
     }
+  }
+}
+
+// Received bytes never become code. The libraries of GPUs have fixed names, and only the emulator
+// of networks starts programs.
+TEST(WallsTest, OnlyGpuLibrariesAreLoadedAtRunTime) {
+  const std::set<std::string> loaders = {"client/vulkan/functions.cpp",
+                                         "server/cuda/cublas_functions.cpp"};
+  for (const auto& [path, source] : project()) {
+    if (is_test(path)) continue;
+    for (const char* const call : {"dlopen(", "dlsym(", "dlmopen("}) {
+      EXPECT_TRUE(loaders.contains(path) || source.text.find(call) == std::string::npos)
+          << path << " calls " << call << ')';
+    }
+    if (path.starts_with("netsim/")) continue;
+    static const std::regex starts(R"(\b(system|popen|fork|vfork|posix_spawnp?|exec[lv]p?e?)\()");
+    EXPECT_FALSE(std::regex_search(source.text, starts)) << path << " starts a program";
+  }
+}
+
+// Deadlines use a steady clock, so a jump of the wall clock ends nothing. These show or print a
+// date, or check a certificate's.
+TEST(WallsTest, ClockJumpReachesNoDeadline) {
+  static_assert(Clock::is_steady);
+  const std::set<std::string> readers = {"client/privacy/uplink_record.cpp",
+                                         "client/serve/answer/answer_stream.cpp",
+                                         "client/serve/answer/completion_format.cpp",
+                                         "client/serve/page/page_api.cpp",
+                                         "netsim/run/manifest.cpp",
+                                         "shared/model/chat_template.h"};
+  static const std::regex reads(
+      R"(system_clock::now\(|\btime\((nullptr|NULL|0)\)|gettimeofday\(|CLOCK_REALTIME)");
+  for (const auto& [path, source] : project()) {
+    if (is_test(path) || readers.contains(path)) continue;
+    EXPECT_FALSE(std::regex_search(source.text, reads)) << path << " reads the wall clock";
   }
 }
 
