@@ -77,7 +77,8 @@ class SamplerModesTest : public RunTest {
 
   // The answer to the prompt under that option.
   Tokens answer(const SamplerOption& option, wire::Hold hold, Sent sent, const Tokens& expected) {
-    const wire::RunTerms run{.credit = kPromptCount + 40, .hold = hold, .logprobs = option.logprobs};
+    const wire::RunTerms run{
+        .credit = kPromptCount + 40, .hold = hold, .logprobs = option.logprobs};
     HintingClient& client = connect();
     EXPECT_TRUE(client.begin(prompt_, option.sampling, run, option.constraints));
     std::size_t values = 0;
@@ -86,6 +87,8 @@ class SamplerModesTest : public RunTest {
       const bool goes_on = client.listen();
       for (std::size_t i = heard; i < client.verdicts.size(); ++i) {
         values += client.verdicts[i].logprobs.size();
+        hinted_ += client.verdicts[i].hinted;
+        drafted_ += client.verdicts[i].drafted;
       }
       if (!goes_on || client.text().size() >= run.credit) break;
       if (!client.verdicts.empty() && heard < client.verdicts.size()) {
@@ -114,6 +117,9 @@ class SamplerModesTest : public RunTest {
   }
 
   std::optional<Speculation> speculation_;
+  // Nodes in passes so far.
+  std::uint64_t hinted_ = 0;
+  std::uint64_t drafted_ = 0;
 };
 
 TEST_F(SamplerModesTest, EverySamplerOptionWithEverySpeculationModeGivesPlainAnswer) {
@@ -138,6 +144,7 @@ TEST_F(SamplerModesTest, EverySamplerOptionWithEverySpeculationModeGivesPlainAns
   }
   for (const auto& [name, source] : servers) {
     open_with(source);
+    hinted_ = drafted_ = 0;
     for (const wire::Hold hold : {wire::Hold::none, wire::Hold::economy, wire::Hold::lockstep}) {
       for (const Sent sent : {Sent::nothing, Sent::right, Sent::wrong}) {
         for (std::size_t i = 0; i < all.size(); ++i) {
@@ -148,6 +155,8 @@ TEST_F(SamplerModesTest, EverySamplerOptionWithEverySpeculationModeGivesPlainAns
         }
       }
     }
+    EXPECT_GT(hinted_, 0u) << name;
+    EXPECT_EQ(drafted_ > 0, source.has_value()) << name;
   }
 }
 
