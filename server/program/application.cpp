@@ -92,7 +92,8 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                         .scale_groups = {},
                         .pass_times = options_.pass_times,
                         .replica = options_.replica,
-                        .arithmetic = options_.arithmetic};
+                        .arithmetic = options_.arithmetic,
+                        .target = host_.target_fingerprint()};
   if (client->tap) {
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());

@@ -26,6 +26,7 @@
 #include "shared/net/connection.h"
 #include "shared/net/coroutines.h"
 #include "shared/net/listening.h"
+#include "shared/net/receipt_signature.h"
 
 namespace edgedraft {
 namespace {
@@ -424,6 +425,9 @@ class TlsLink final : public ClientLink {
                           .received = received,
                           .tcp = tcp_state(stream.next_layer().native_handle())};
         brought_verdict_ = true;
+        if (!verdict->verdict.receipt.empty()) {
+          verdict->certificate = server_certificate(stream.native_handle());
+        }
       }
       if (const auto* welcomed = std::get_if<Welcomed>(&*event)) {
         ++welcome_count_;

@@ -23,6 +23,7 @@
 #include "shared/net/connection.h"
 #include "shared/net/coroutines.h"
 #include "shared/net/listening.h"
+#include "shared/net/receipt_signature.h"
 
 namespace edgedraft {
 namespace {
@@ -451,6 +452,8 @@ class Listener::Impl {
     }
     connection.peer.secured = true;
     connection.peer.certificate_key = client_key(tls);
+    connection.protocol.set_signer(
+        [tls](ByteView statement) { return sign_receipt(tls, statement); });
 
     connection.pump.emplace(connection.stream, port(connection), options_.write_stall_timeout,
                             connection.peer.address);

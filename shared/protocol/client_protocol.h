@@ -42,6 +42,7 @@ struct VerdictReceived {
   std::vector<float> rows{};
   bool more = false;                 // further verdicts of this round follow
   std::optional<LinkTimes> times{};  // set by a link that measures
+  Bytes certificate{};  // DER of the server's certificate, set by a link over TLS with a receipt
 };
 
 // Rows of positions first, first + 1, ... For tokens of the last Prefill or Resume the newest

@@ -149,6 +149,7 @@ Result<Message> read(const flat::Welcome& m) {
       .pass_times = {},
       .replica = c.text(m.replica(), kReplicaBytesMax, "replica"),
       .arithmetic = c.text(m.arithmetic(), "arithmetic"),
+      .target = c.optional_digest(m.target(), "target fingerprint"),
   };
   c.in_range(welcome.replica.empty() || is_replica_name(welcome.replica), "replica");
   c.in_range(welcome.hint_nodes_max >= 1, "hint_nodes_max");
@@ -234,6 +235,7 @@ Result<Message> read(const flat::Prefill& m) {
       .sampling = c.sampling(m),
       .constraints = constraints(c, m),
       .run = run_terms(c, m),
+      .receipt = m.receipt(),
   };
   c.in_range(prefill.base_length <= kContextCountMax, "base_length");
   c.in_range(prefill.provisional_count <= prefill.tokens.size(), "provisional_count");
@@ -363,6 +365,8 @@ Result<Message> read(const flat::Verdict& m) {
   c.in_range(verdict.drafted <= kDraftNodesMax, "drafted");
   c.in_range(verdict.hinted <= kDraftNodesMax, "hinted");
   verdict.logprobs = logprobs(c, m);
+  verdict.receipt = c.bytes(m.receipt());
+  c.in_range(verdict.receipt.size() <= kReceiptBytesMax, "receipt");
   return c.result(std::move(verdict));
 }
 

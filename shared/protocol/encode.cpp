@@ -103,20 +103,23 @@ struct Writer {
     const auto times = passes.empty() ? 0 : to.CreateVectorOfStructs(passes);
     const auto replica = text(to, m.replica);
     const auto arithmetic = text(to, m.arithmetic);
+    const auto target = digest(to, m.target);
     to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
                                   m.nodes_max, groups, m.hint_nodes_max, m.pad_bytes_up,
-                                  m.pad_bytes_down, m.newest_row, times, replica, arithmetic));
+                                  m.pad_bytes_down, m.newest_row, times, replica, arithmetic,
+                                  target));
   }
 
   void operator()(const OutgoingPrefill& m) const {
     const auto tokens = numbers(to, m.text.tokens());
     const flat::Sampling sampling = sampling_of(m.parameters.sampling());
     const WrittenConstraints c = write_constraints(to, m.parameters.constraints());
-    to.Finish(flat::CreatePrefill(
-        to, m.round, m.text.base_count(), tokens, m.provisional_count,
-        static_cast<std::uint8_t>(m.policy), m.activations_from, &sampling, m.run.credit,
-        m.run.rows, static_cast<std::uint8_t>(m.run.hold), c.stops, c.grammar, c.answer_begin,
-        c.bias_tokens, c.biases, c.presence_penalty, c.frequency_penalty, m.run.logprobs));
+    to.Finish(flat::CreatePrefill(to, m.round, m.text.base_count(), tokens, m.provisional_count,
+                                  static_cast<std::uint8_t>(m.policy), m.activations_from,
+                                  &sampling, m.run.credit, m.run.rows,
+                                  static_cast<std::uint8_t>(m.run.hold), c.stops, c.grammar,
+                                  c.answer_begin, c.bias_tokens, c.biases, c.presence_penalty,
+                                  c.frequency_penalty, m.run.logprobs, m.receipt));
   }
 
   void operator()(const OutgoingResume& m) const {
@@ -167,10 +170,11 @@ struct Writer {
     }
     const auto logprob_tokens = numbers(to, told_tokens);
     const auto logprobs = told.empty() ? 0 : to.CreateVector(told);
+    const auto receipt = bytes(to, m.receipt);
     to.Finish(flat::CreateVerdict(to, m.round, m.length, m.next, m.accepted_count, tokens,
                                   static_cast<std::uint8_t>(m.ending), activations, m.queue_us,
                                   m.verify_us, m.held_us, m.drafted, m.draft_us, m.hinted,
-                                  m.hints_seen, logprob_tokens, logprobs));
+                                  m.hints_seen, logprob_tokens, logprobs, receipt));
   }
 
   void operator()(const Ping& m) const { to.Finish(flat::CreatePing(to, m.nonce, m.reading)); }

@@ -42,6 +42,9 @@ inline constexpr std::uint16_t kPadTickMsUsual = 20;
 inline constexpr std::uint32_t kPadBlockBytesMin = 256;
 inline constexpr std::uint32_t kPadBlockBytesMax = 128u << 10;
 
+// Signature of a receipt: an RSA key of 8192 bits makes the longest.
+inline constexpr std::uint32_t kReceiptBytesMax = 1024;
+
 // Bytes of log probabilities in a verdict.
 inline constexpr std::uint32_t kLogprobsBytesMax =
     (kDraftNodesMax + 1) * kLogprobsMax * (sizeof(std::uint32_t) + sizeof(float));

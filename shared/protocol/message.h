@@ -95,6 +95,8 @@ struct Welcome {
   std::string replica{};
   // Build and kind of device. Replicas with the same text compute the same bits; empty: unknown.
   std::string arithmetic{};
+  // Fingerprint of the target's file, for receipts; null: unknown.
+  std::optional<Digest> target{};
   bool operator==(const Welcome&) const = default;
 };
 
@@ -143,6 +145,8 @@ struct Prefill {
   SamplingParams sampling{};
   Constraints constraints{};
   RunTerms run{};
+  // Requests a signature of the text that the server checks (receipt.h).
+  bool receipt = false;
   bool operator==(const Prefill&) const = default;
 };
 
@@ -216,6 +220,8 @@ struct Verdict {
   // Log probabilities of the last new tokens, including `next`: the requested number per token. A
   // token accepted without verification has none.
   std::vector<Logprob> logprobs{};
+  // Signature by the server's TLS key, if the Prefill requested one (receipt.h).
+  Bytes receipt{};
   bool operator==(const Verdict&) const = default;
 };
 

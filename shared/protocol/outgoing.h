@@ -24,6 +24,7 @@ struct OutgoingPrefill {
   std::uint32_t activations_from = 0;
   SafeParameters parameters{};
   RunTerms run{};
+  bool receipt = false;
 };
 
 struct OutgoingResume {

@@ -1,6 +1,7 @@
 #include "shared/protocol/server_protocol.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "shared/base/check.h"
@@ -109,6 +110,8 @@ void ServerProtocol::accept(wire::Welcome welcome, std::uint32_t padded_row_byte
   EDGEDRAFT_CHECK(state_ == State::deciding);
   EDGEDRAFT_CHECK(welcome.context_count >= 1 && welcome.context_count <= kContextCountMax);
   EDGEDRAFT_CHECK(welcome.nodes_max <= kDraftNodesMax);
+  if (welcome.target) target_ = *welcome.target;
+  arithmetic_ = welcome.arithmetic;
   context_count_ = welcome.context_count;
   nodes_max_ = welcome.nodes_max;
   welcome.version = version_;
@@ -169,6 +172,9 @@ Result<void> ServerProtocol::on_prefill(wire::Prefill request) {
        .activations_from = request.activations_from,
        .run = request.run});
   if (!begun) return begun;
+  // The statement covers a whole text that this request has checked.
+  const bool is_whole = request.base_length == 0 && request.policy == wire::ResyncPolicy::check;
+  if (request.receipt && is_whole && sign_) pending_->attested = request;
   events_.push_back(PrefillRequested{std::move(request)});
   return boost::system::in_place_value;
 }
@@ -282,6 +288,22 @@ std::uint64_t ServerProtocol::pad_bytes(std::uint64_t rows, std::uint64_t bytes)
   return bytes > 0 && wanted > bytes ? wanted - bytes : 0;
 }
 
+Bytes ServerProtocol::receipt_of(wire::Prefill request, const wire::Verdict& verdict) const {
+  const std::size_t given_count = request.tokens.size() - request.provisional_count;
+  request.tokens.resize(given_count + verdict.accepted_count);
+  request.tokens.push_back(verdict.next);
+  const std::span<const std::uint32_t> tokens = request.tokens;
+  const std::vector<Attested> provenance = attested_answer(verdict.accepted_count);
+  const std::string statement = receipt_statement({.target = target_,
+                                                   .arithmetic = arithmetic_,
+                                                   .sampling = request.sampling,
+                                                   .constraints = request.constraints,
+                                                   .prompt = tokens.first(given_count),
+                                                   .answer = tokens.subspan(given_count),
+                                                   .provenance = provenance});
+  return sign_(as_byte_view(statement));
+}
+
 bool ServerProtocol::verdict(wire::Verdict verdict) {
   if (!answers(verdict.round)) return false;
   const auto length = length_after(verdict);
@@ -305,6 +327,9 @@ bool ServerProtocol::verdict(wire::Verdict verdict) {
     if (pending_->run.rows && pending_->run.hold != wire::Hold::lockstep) {
       run_rows_ = {.round = verdict.round, .next = valid_end};
     }
+  }
+  if (pending_->attested) {
+    verdict.receipt = receipt_of(*std::exchange(pending_->attested, {}), verdict);
   }
   pending_->base_length = length_;
   verdict.length = length_;

@@ -2,13 +2,17 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "shared/protocol/activation_codec.h"
 #include "shared/protocol/channel.h"
 #include "shared/protocol/message.h"
+#include "shared/protocol/receipt.h"
 
 namespace edgedraft {
 
@@ -95,6 +99,10 @@ class ServerProtocol {
   // Ends the connection because the server stops. Flush take_output() and close.
   void close(std::string reason);
 
+  // Signs receipts with the key that this connection's handshake proved. Without it, verdicts have
+  // none. Call before the first receive().
+  void set_signer(std::function<Bytes(ByteView statement)> sign) { sign_ = std::move(sign); }
+
   // Only flushing remains.
   bool finished() const { return state_ == State::finished; }
   // Why this side ended the connection; null if it did not, or closed it in the ordinary way.
@@ -129,6 +137,8 @@ class ServerProtocol {
     bool running = false;             // answered, and its run continues
     std::uint32_t marked_length = 0;  // length of the last complete hints
     std::size_t marked_count = 0;     // number of their nodes
+    // Text and parameters of a requested receipt; null: none is due.
+    std::optional<wire::Prefill> attested{};
   };
 
   Result<void> handle(wire::Message message);
@@ -138,6 +148,7 @@ class ServerProtocol {
   Result<void> on_hints(wire::Hints hints);
   Result<void> on_cancel(const wire::Cancel& cancel);
   Result<void> begin(Pending pending);
+  Bytes receipt_of(wire::Prefill request, const wire::Verdict& verdict) const;
   bool affords(const wire::Hints& hints);
   bool awaited() const { return busy() || owed_.first != owed_.end; }
   bool answers(std::uint32_t round) const;
@@ -152,6 +163,9 @@ class ServerProtocol {
   std::uint16_t version_ = 0;
   std::uint16_t pad_tick_ms_ = 0;
   std::optional<Error> failure_;
+  std::function<Bytes(ByteView statement)> sign_;
+  Digest target_{};
+  std::string arithmetic_;
   std::uint32_t context_count_ = 0;
   std::uint32_t nodes_max_ = 0;
   ActivationLayout layout_;

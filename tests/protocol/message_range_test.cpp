@@ -386,6 +386,19 @@ TEST(VerdictRangeTest, RejectsInvalidLogProbabilities) {
             Errc::protocol);
 }
 
+TEST(VerdictRangeTest, RejectsLargeReceipt) {
+  const auto code = [](std::size_t bytes) {
+    flatbuffers::FlatBufferBuilder b;
+    const auto receipt = b.CreateVector(std::vector<std::uint8_t>(bytes));
+    flat::VerdictBuilder verdict(b);
+    verdict.add_length(9);
+    verdict.add_receipt(receipt);
+    return code_of(Kind::verdict, b, verdict.Finish());
+  };
+  EXPECT_EQ(code(kReceiptBytesMax), Errc::cancelled);
+  EXPECT_EQ(code(kReceiptBytesMax + 1), Errc::protocol);
+}
+
 TEST(HelloRangeTest, BoundsTexts) {
   const auto code = [](const std::string& agent, const std::string& token) {
     FlatBufferBuilder b;

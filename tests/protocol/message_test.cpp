@@ -50,22 +50,22 @@ std::vector<Message> one_of_each() {
   welcome.pass_times = {{1, 900}, {256, ~0u}};
   welcome.replica = "r-1.cloud";
   welcome.arithmetic = "edgedraft-server 0.1, cpu";
+  welcome.target = digest_of(4);
   const SamplingParams sampling{
       .temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.05f, .seed = ~0ull};
   return {
       hello,
       welcome,
-      Prefill{.round = 1,
-              .base_length = 10,
-              .tokens = {0, 1, (1u << 24) - 1},
-              .provisional_count = 2,
-              .policy = ResyncPolicy::keep,
-              .activations_from = 9,
-              .sampling = sampling,
-              .run = {.credit = kContextCountMax,
-                      .rows = true,
-                      .hold = Hold::lockstep,
-                      .logprobs = 21}},
+      Prefill{
+          .round = 1,
+          .base_length = 10,
+          .tokens = {0, 1, (1u << 24) - 1},
+          .provisional_count = 2,
+          .policy = ResyncPolicy::keep,
+          .activations_from = 9,
+          .sampling = sampling,
+          .run = {.credit = kContextCountMax, .rows = true, .hold = Hold::lockstep, .logprobs = 21},
+          .receipt = true},
       Activations{
           .round = 1, .first = 3, .count = 2, .codec = Codec::gzip, .data = Bytes(5, std::byte{9})},
       Hints{.round = 2,
@@ -79,7 +79,8 @@ std::vector<Message> one_of_each() {
               .ending = Ending::end_token,
               .activations = Bytes(33, std::byte{1}),
               .queue_us = 12,
-              .verify_us = 3456},
+              .verify_us = 3456,
+              .receipt = Bytes(kReceiptBytesMax, std::byte{2})},
       Hints{.round = 3, .complete = true, .position = 16},
       Verdict{.round = 3,
               .length = 19,

@@ -291,6 +291,49 @@ TEST_F(ServerProtocolTest, NextPromptContinuesSessionAfterCancel) {
   EXPECT_TRUE(hear(prompt_of(3, 2, 11)));
 }
 
+TEST_F(ServerProtocolTest, SignsWholeCheckedTextOnRequest) {
+  wire::Welcome welcome = small_welcome();
+  welcome.arithmetic = "here";
+  for (const bool asks : {false, true}) {
+    sign_in(welcome);
+    std::string signed_text;
+    protocol_.set_signer([&signed_text](ByteView statement) {
+      signed_text.assign(reinterpret_cast<const char*>(statement.data()), statement.size());
+      return Bytes(3, std::byte{5});
+    });
+    ASSERT_TRUE(hear(wire::Prefill{
+        .round = 1, .tokens = {1, 2, 3, 4}, .provisional_count = 2, .receipt = asks}));
+    expect_event<PrefillRequested>();
+    // The target chooses 9 instead of 4.
+    ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 9, .accepted_count = 1}));
+    const auto verdict = std::get<wire::Verdict>(take_messages(protocol_).at(0));
+    EXPECT_EQ(verdict.receipt.size(), asks ? 3u : 0u);
+    const std::vector<std::uint32_t> prompt{1, 2};
+    const std::vector<std::uint32_t> answer{3, 9};
+    const auto provenance = attested_answer(1);
+    const std::string statement = receipt_statement(
+        {.arithmetic = "here", .prompt = prompt, .answer = answer, .provenance = provenance});
+    EXPECT_EQ(signed_text, asks ? statement : "");
+  }
+}
+
+TEST_F(ServerProtocolTest, SignsNoContinuationOrKeptText) {
+  prompt();
+  protocol_.set_signer([](ByteView) { return Bytes(3, std::byte{5}); });
+  wire::Prefill kept{.round = 3,
+                     .tokens = {1, 2, 3},
+                     .provisional_count = 1,
+                     .policy = wire::ResyncPolicy::keep,
+                     .receipt = true};
+  for (const wire::Prefill& request :
+       {wire::Prefill{.round = 2, .base_length = 11, .tokens = {1}, .receipt = true}, kept}) {
+    ASSERT_TRUE(hear(request));
+    expect_event<PrefillRequested>();
+    ASSERT_TRUE(protocol_.verdict({.round = request.round, .next = 9}));
+    EXPECT_TRUE(std::get<wire::Verdict>(take_messages(protocol_).at(0)).receipt.empty());
+  }
+}
+
 TEST_F(ServerProtocolTest, RejectsCancelOfAnotherRound) {
   prompt();
   EXPECT_EQ(code_after(wire::Cancel{2}), Errc::protocol);

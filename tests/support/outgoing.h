@@ -33,7 +33,8 @@ inline wire::OutgoingPrefill outgoing(const wire::Prefill& message) {
           .policy = message.policy,
           .activations_from = message.activations_from,
           .parameters = SafeParameters(message.sampling, message.constraints),
-          .run = message.run};
+          .run = message.run,
+          .receipt = message.receipt};
 }
 
 // Carries the hash of the tokens `verified`.
