@@ -10,6 +10,7 @@ struct Options {
   RunOptions run;
   ChatOptions chat;
   ServeOptions serve;
+  VerifyOptions verify;
   DevicesOptions devices;
   ModelsOptions models;
   ConvertCommandOptions convert;
@@ -31,6 +32,7 @@ int main_with(int argc, char** argv) {
   program.command("run", "Answer one prompt", o.run, declare_run, run_once);
   program.command("chat", "Hold a conversation", o.chat, declare_chat, run_chat);
   program.command("serve", "Serve OpenAI's API on this device", o.serve, declare_serve, run_serve);
+  program.command("verify", "Check the receipt of an answer", o.verify, declare_verify, run_verify);
   program.command("devices", "List the devices that can draft", o.devices, declare_devices,
                   run_devices);
   program.command("models", "Describe model files, their memory and their drafters", o.models,

@@ -197,14 +197,18 @@ Result<void> check_standard_input(const OptionValues& o, std::string reader) {
   return {};
 }
 
-Result<ClientSettings> check_answer_options(const OptionValues& o) {
-  ClientSettings config = o.config;
-  if (auto right = check_drafter(o); !right) return right.error();
+Result<void> check_server_options(ClientSettings& config) {
   const auto server = parse_endpoint(config.server, EndpointUse::connect);
   if (!server) return usage_error("--server: " + server.error().message);
   config.host = server->host;
   config.port = std::to_string(server->port);
-  if (auto right = check_trust(config); !right) return right.error();
+  return check_trust(config);
+}
+
+Result<ClientSettings> check_answer_options(const OptionValues& o) {
+  ClientSettings config = o.config;
+  if (auto right = check_drafter(o); !right) return right.error();
+  if (auto right = check_server_options(config); !right) return right.error();
   GenerationOptions& g = config.generation;
   if (!o.plain) g.tree = o.tree;
   g.sampling.seed = o.seed.value_or(0);
@@ -214,6 +218,26 @@ Result<ClientSettings> check_answer_options(const OptionValues& o) {
   }
   if (auto right = check_privacy(o, config.privacy); !right) return right.error();
   return config;
+}
+
+void declare_server_options(CLI::App& app, ClientSettings& config) {
+  const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
+    return app.add_option(name, value, what)->type_name(type);
+  };
+  add("--server", config.server, "HOST:PORT", "Address of the server")
+      ->check(is_endpoint(EndpointUse::connect))
+      ->capture_default_str();
+  add("--pin", config.tls.pin, "sha256:HEX",
+      "Pin of the server's public key, as printed when the server starts")
+      ->check(accepted_by(parse_pin));
+  add("--ca", config.tls.ca_file, "FILE",
+      "Trust servers with a certificate signed by this CA (PEM) [the system's CAs, unless --pin is "
+      "given]");
+  add("--token-file", config.token_file, "FILE",
+      "File with the bearer token (one line, not world-readable)");
+  add("--tls-cert", config.tls.certificate_file, "FILE",
+      "Client certificate (PEM), if the server requires one");
+  add("--tls-key", config.tls.key_file, "FILE", "Private key of --tls-cert (PEM)");
 }
 
 void declare_answer_options(CLI::App& app, OptionValues& o) {
@@ -251,20 +275,7 @@ void declare_answer_options(CLI::App& app, OptionValues& o) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--plain", o.plain, "Disable drafting on the device: the server streams the answer");
-  add("--server", config.server, "HOST:PORT", "Address of the server")
-      ->check(is_endpoint(EndpointUse::connect))
-      ->capture_default_str();
-  add("--pin", config.tls.pin, "sha256:HEX",
-      "Pin of the server's public key, as printed when the server starts")
-      ->check(accepted_by(parse_pin));
-  add("--ca", config.tls.ca_file, "FILE",
-      "Trust servers with a certificate signed by this CA (PEM) [the system's CAs, unless --pin is "
-      "given]");
-  add("--token-file", config.token_file, "FILE",
-      "File with the bearer token (one line, not world-readable)");
-  add("--tls-cert", config.tls.certificate_file, "FILE",
-      "Client certificate (PEM), if the server requires one");
-  add("--tls-key", config.tls.key_file, "FILE", "Private key of --tls-cert (PEM)");
+  declare_server_options(app, config);
   app.add_option_function<std::string>(
          "--tree", [&o](const std::string& text) { o.tree = parse_tree(text).value(); },
          "Shape of the draft trees; a single number: a chain of that many tokens [8,6,62]")

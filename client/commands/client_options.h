@@ -78,6 +78,12 @@ struct OptionValues {
   std::filesystem::path private_names;
 };
 
+// Declares the options that name the server, the trust in it, and the sign-in.
+void declare_server_options(CLI::App& app, ClientSettings& config);
+// Sets host, port and token of the settings.
+// Errors    usage naming the option; io for the token file
+Result<void> check_server_options(ClientSettings& config);
+
 void declare_answer_options(CLI::App& app, OptionValues& options);
 // Declares options of `run` and `chat`, which print their answers.
 void declare_shown_answer_options(CLI::App& app, OptionValues& options);

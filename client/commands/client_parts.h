@@ -62,6 +62,11 @@ class ClientParts {
   // on it; `on_failure` is that of ClientLinkOptions.
   Engine::ConversationParts conversation(GenerationObserver& observer,
                                          std::function<void(const Error& error)> on_failure = {});
+  // A connection of its own, which connects once it is told to.
+  //
+  // Errors    of ClientLink::open
+  Result<std::unique_ptr<TargetLink>> open_link(std::function<void()> wake,
+                                                std::function<void(const Error& error)> on_failure);
   const UplinkRecord& uplink() const { return uplink_; }
   // Connects or disconnects all links.
   LinkPlug& plug() { return plug_; }
@@ -76,9 +81,6 @@ class ClientParts {
  private:
   DrafterPlacement::Options placing(const BundleFile& bundle, std::uint32_t conversations) const;
   Result<void> open_writer();
-  // Errors    of ClientLink::open
-  Result<std::unique_ptr<TargetLink>> open_link(std::function<void()> wake,
-                                                std::function<void(const Error& error)> on_failure);
   // Returns the token file's content, or the previous content if it cannot be read. Threads   any
   std::string token();
 

@@ -18,6 +18,7 @@ struct RunOptions {
   std::optional<std::string> prompt;
   std::filesystem::path file;        // "-": standard input
   std::filesystem::path prediction;  // empty: none
+  std::filesystem::path receipt;     // written after the answer; empty: none
 };
 
 void declare_run(CLI::App& app, RunOptions& options);
@@ -59,6 +60,18 @@ void declare_serve(CLI::App& app, ServeOptions& options);
 
 // Serves the local API until interrupted.
 Result<int> run_serve(const ServeOptions& options);
+
+struct VerifyOptions {
+  ClientSettings config;  // the server at which to replay
+  std::filesystem::path file;
+  std::string signer;  // pin of the key that must have signed; empty: any
+  bool signature_only = false;
+};
+
+void declare_verify(CLI::App& app, VerifyOptions& options);
+
+// Checks a receipt: 0 if it is right, 1 if not, 2 if that cannot be decided here.
+Result<int> run_verify(const VerifyOptions& options);
 
 struct DevicesOptions {
   std::filesystem::path bundle;

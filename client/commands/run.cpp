@@ -57,6 +57,10 @@ void declare_run(CLI::App& app, RunOptions& options) {
          "File with a text that the answer repeats in large parts, such as one to edit; its "
          "passages are proposed to the target")
       ->type_name("FILE");
+  app.add_option("--receipt", options.receipt,
+                 "Have the server sign the answer, and write the receipt there for `edgedraft "
+                 "verify`; unverified text has none")
+      ->type_name("FILE");
   app.add_flag("--raw", options.answer.config.raw, "Continue the text without a chat template");
   declare_answer_options(app, options.answer);
   declare_shown_answer_options(app, options.answer);
@@ -118,6 +122,10 @@ Result<int> run_once(const RunOptions& options) {
     std::cout << to_json(*report, (*conversation)->reported_config()) << std::endl;
   } else {
     (terminal.output ? std::cout : std::cerr) << account(*report) << std::endl;
+  }
+  if (!options.receipt.empty() && !interrupted()) {
+    const auto written = (*conversation)->write_receipt(options.receipt, tokens, *report);
+    if (!written) return written.error();
   }
   // The interrupt may have cut only the wait for a check, leaving the text unchecked.
   return interrupted() ? kInterruptedExitCode : 0;

@@ -2,17 +2,25 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <utility>
 
+#include "client/receipts/answer_check.h"
+#include "client/receipts/receipt_file.h"
 #include "shared/base/log.h"
 #include "shared/drafting/drafter_kind.h"
+#include "shared/model/atomic_file.h"
+#include "shared/net/receipt_signature.h"
 #include "shared/program/interrupt.h"
 #include "shared/program/program.h"
 
 namespace edgedraft::client {
 namespace {
+
+// Longest silence of a server that checks the answer; no receipt is written after it.
+constexpr Duration kReceiptPatience = std::chrono::seconds(60);
 
 constexpr std::size_t kToldPlaceholders = 8;
 
@@ -174,6 +182,33 @@ Result<RunReport> TerminalConversation::answer(const OpenTokens& prompt,
   if (is_new && hidden.is_local) printer_.note(told);
   if (hidden.is_local) privacy_->local_texts().add((*report)->text);
   return **std::move(report);
+}
+
+Result<void> TerminalConversation::write_receipt(const std::filesystem::path& file,
+                                                 const OpenTokens& prompt,
+                                                 const RunReport& report) {
+  const auto is_verified = [](Provenance p) { return p == Provenance::verified; };
+  if (report.tokens.empty() || !std::ranges::all_of(report.provenance, is_verified)) {
+    return Error{Errc::unsupported,
+                 "--receipt: the server has not verified every token of the answer, so it can sign "
+                 "none: ask again when it is reachable, without text that stays on the device"};
+  }
+  Receipt receipt{.sampling = reported_.config.generation.sampling,
+                  .prompt = prompt.tokens,
+                  .answer = report.tokens};
+  const auto link = parts_->open_link([] {}, {});
+  if (!link) return link.error();
+  const auto is_signed = sign_answer(**link, receipt, kReceiptPatience);
+  (*link)->close();
+  if (!is_signed) return is_signed.error();
+  const auto pin =
+      check_receipt(receipt.certificate, as_byte_view(receipt.statement()), receipt.signature);
+  if (!pin) return Error{pin.error().code, "--receipt: " + pin.error().message};
+  auto output = AtomicFile::create(file);
+  if (!output) return output.error();
+  const std::string text = to_json(receipt) + '\n';
+  if (auto written = output->append(as_byte_view(text)); !written) return written.error();
+  return output->commit();
 }
 
 Result<std::optional<RunReport>> TerminalConversation::settle() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <iosfwd>
 #include <memory>
@@ -57,6 +58,11 @@ class TerminalConversation {
                            std::vector<std::uint32_t> prediction = {});
   // Has the last answer checked if it was written offline and the server is back.
   Result<std::optional<RunReport>> settle();
+  // Has the server sign the answer to `prompt`, on a connection of its own, and writes the receipt.
+  //
+  // Errors    unsupported for an answer that holds unverified tokens, or none; of sign_answer(); io
+  Result<void> write_receipt(const std::filesystem::path& file, const OpenTokens& prompt,
+                             const RunReport& report);
   // The link's counts over all answers.
   LinkStats link_stats() const { return conversation_->link_stats(); }
 
