@@ -78,9 +78,8 @@ std::set<std::string> names_of_tests() {
   for (const auto& entry : fs::recursive_directory_iterator(kRoot / "tests")) {
     const fs::path& path = entry.path();
     if (path.extension() == ".cpp" || path.extension() == ".h") {
-      match_all(file_text(path), cpp, [&](const std::smatch& m) {
-        names.insert(m[1].str() + '.' + m[2].str());
-      });
+      match_all(file_text(path), cpp,
+                [&](const std::smatch& m) { names.insert(m[1].str() + '.' + m[2].str()); });
     } else if (path.filename() == "CMakeLists.txt") {
       match_all(file_text(path), cmake, [&](const std::smatch& m) { names.insert(m[1]); });
     }
@@ -177,8 +176,8 @@ std::set<std::string> fields_of(const std::string& message) {
   return fields;
 }
 
-// Neither activations nor KV rows nor compressed data travel to the server: byte vectors are ids and
-// hashes, and the only vector of floats are biases.
+// Neither activations nor KV rows nor compressed data travel to the server: byte vectors are ids
+// and hashes, and the only vector of floats are biases.
 TEST(SecuritySchemaTest, ClientsSendNeitherActivationsNorState) {
   const std::set<std::string> allowed = {"session: [ubyte]", "verified_hash: [ubyte]",
                                          "target: [ubyte]",  "tokenizer: [ubyte]",
@@ -195,12 +194,12 @@ TEST(SecuritySchemaTest, ClientsSendNeitherActivationsNorState) {
 
 // Numbers, texts and vectors of them: no pointer, remote handle, operation or nested message.
 TEST(SecuritySchemaTest, MessagesAreDataWithoutPointersOrCode) {
-  const std::set<std::string> types = {"bool",   "ubyte",   "ushort",   "uint",    "ulong",
-                                       "float",  "string",  "[ubyte]",  "[uint]",  "[ushort]",
+  const std::set<std::string> types = {"bool",    "ubyte",    "ushort",   "uint",      "ulong",
+                                       "float",   "string",   "[ubyte]",  "[uint]",    "[ushort]",
                                        "[float]", "[string]", "Sampling", "[PassTime]"};
-  for (const char* const message : {"Hello", "Welcome", "Sampling", "PassTime", "Prefill", "Resume",
-                                    "Activations", "Verdict", "Hints", "Ping", "Pong", "Cancel",
-                                    "Close", "Error"}) {
+  for (const char* const message :
+       {"Hello", "Welcome", "Sampling", "PassTime", "Prefill", "Resume", "Activations", "Verdict",
+        "Hints", "Ping", "Pong", "Cancel", "Close", "Error"}) {
     for (const std::string& field : fields_of(message)) {
       EXPECT_TRUE(types.contains(field.substr(field.find(": ") + 2))) << message << '.' << field;
     }
