@@ -259,7 +259,7 @@ TEST_F(RejectionTest, RefusesUnknownCommandDespiteHelp) {
     EXPECT_EQ(program.wait(), 2) << command[0];
     EXPECT_TRUE(contains(program.err(), "'NONSENSE'"));
     const bool names_commands =
-        program.err().find("run, chat, serve, devices") != std::string::npos;
+        program.err().find("run, chat, serve, verify, devices") != std::string::npos;
     EXPECT_EQ(names_commands, command[0] == EDGEDRAFT_CLIENT) << program.err();
   }
 }
