@@ -290,7 +290,8 @@ void declare_answer_options(CLI::App& app, OptionValues& o) {
             "economy: it waits for hints on their way (fewer passes, slower over long links); "
             "lockstep: it waits for the complete tree (one round trip per pass); auto: the client "
             "predicts the fastest of none, economy and no drafting");
-  add("--max-tokens", config.generation.tokens_max, "N", "Maximum length of an answer, in tokens")
+  add("-n,--max-tokens", config.generation.tokens_max, "N",
+      "Maximum length of an answer, in tokens")
       ->check(in_range(1u, kContextCountMax))
       ->capture_default_str();
   add("--temperature", sampling.temperature, "T",

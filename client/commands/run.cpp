@@ -20,8 +20,9 @@ Result<std::string> read_prompt(const RunOptions& options) {
   }
   if (options.prompt) return *options.prompt;
   if (options.file.empty()) {
-    return Error{Errc::usage,
-                 "the prompt is missing: give -p TEXT, or -f FILE (- reads standard input)"};
+    return Error{
+        Errc::usage,
+        "the prompt is missing: give it as 'TEXT', or with -f FILE (- reads standard input)"};
   }
   auto text = read_text(options.file, kPromptBytesMax);
   if (!text) return Error{text.error().code, "-f " + text.error().message};
@@ -49,7 +50,7 @@ Result<MarkedText> render(const BundleFile& bundle, const ClientSettings& config
 }  // namespace
 
 void declare_run(CLI::App& app, RunOptions& options) {
-  app.add_option("-p,--prompt", options.prompt, "The prompt")->type_name("TEXT");
+  app.add_option("prompt,-p,--prompt", options.prompt, "The prompt")->type_name("TEXT");
   app.add_option("-f,--file", options.file, "File with the prompt; - reads standard input")
       ->type_name("FILE");
   app.add_option(
@@ -66,7 +67,7 @@ void declare_run(CLI::App& app, RunOptions& options) {
   declare_shown_answer_options(app, options.answer);
   app.footer(
       "Examples:\n"
-      "  edgedraft run --pin sha256:... --bundle drafter.gguf -p 'What is 47 plus 38?'\n"
+      "  edgedraft run --pin sha256:... --bundle drafter.gguf 'What is 47 plus 38?'\n"
       "  edgedraft run --bundle drafter.gguf -f - --json < prompt.txt\n"
       "  edgedraft run --plain --bundle target.gguf --raw -p 'Once upon a time'\n"
       "Every option can be set in the environment (EDGEDRAFT_MAX_TOKENS for --max-tokens) and in\n"

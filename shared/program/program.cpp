@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <string_view>
+#include <vector>
 
 #include "shared/base/printable.h"
 #include "shared/program/options.h"
@@ -49,7 +51,7 @@ Program::Program(Description description)
 CLI::App* Program::add_command(const char* name, const char* what) {
   app_.require_subcommand(1);
   app_.fallthrough();
-  app_.footer("Run `" + app_.get_name() + " COMMAND --help` for the options of a command.");
+  app_.footer("Run `" + app_.get_name() + " help COMMAND` for the options of a command.");
   CLI::App* const sub = app_.add_subcommand(name, what);
   sub->fallthrough();
   return sub;
@@ -70,8 +72,14 @@ int Program::main(int argc, const char* const* argv) {
 
 int Program::parse_and_run(int argc, const char* const* argv) {
   try {
+    std::vector<const char*> arguments(argv, argv + argc);
+    // `help COMMAND` is `COMMAND --help`.
+    if (argc >= 2 && argv[1] == std::string_view("help") && app_.get_require_subcommand_min() > 0) {
+      arguments.erase(arguments.begin() + 1);
+      arguments.push_back("--help");
+    }
     OptionLayers layers(app_, default_file_);
-    const auto parsed = layers.parse(argc, argv);
+    const auto parsed = layers.parse(static_cast<int>(arguments.size()), arguments.data());
     if (!parsed) return fail(parsed.error());
     if (*parsed == OptionLayers::Parsed::shown) return 0;
     const auto status = action_();

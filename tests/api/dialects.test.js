@@ -11,8 +11,8 @@ const city = { type: "object", properties: { city: { enum: ["Paris"] } }, requir
 const openai = new OpenAI({ baseURL: `${root}/v1`, apiKey: "none", maxRetries: 0 });
 const anthropic = new Anthropic({ baseURL: root, apiKey: "none", maxRetries: 0 });
 const ollama = new Ollama({ host: root });
-const expected = (await ask("/v1/chat/completions", { messages: user(question) })).json()
-  .choices[0].message.content;
+const expected = (await ask("/v1/chat/completions", { messages: user(question) })).json().choices[0]
+  .message.content;
 
 test("OpenAI's responses equal chat completions, whole and streamed", async () => {
   const whole = await openai.responses.create({ model: "m", input: question });

@@ -5,7 +5,14 @@ import test from "node:test";
 
 test("the docs list the tested versions", () => {
   const docs = readFileSync(`${process.env.EDGEDRAFT_DOCS}/assistant.md`, "utf8");
-  for (const name of ["openai", "ai", "@ai-sdk/openai-compatible", "compatcanary", "@anthropic-ai/sdk", "ollama"]) {
+  for (const name of [
+    "openai",
+    "ai",
+    "@ai-sdk/openai-compatible",
+    "compatcanary",
+    "@anthropic-ai/sdk",
+    "ollama",
+  ]) {
     const { version } = JSON.parse(readFileSync(`node_modules/${name}/package.json`, "utf8"));
     assert.ok(docs.includes(`| \`${name}\` | ${version} |`), `${name} ${version}`);
   }

@@ -134,6 +134,9 @@ TEST(ProgramTest, HelpAndVersionSucceed) {
   EXPECT_EQ(run({"--help"}).status, 0);
   EXPECT_TRUE(contains(run({"--help"}).out, "fail"));
   EXPECT_TRUE(contains(run({"show", "--tokens", "3", "--help"}).out, "--tokens"));
+  EXPECT_EQ(run({"help"}).out, run({"--help"}).out);
+  EXPECT_EQ(run({"help", "show"}).out, run({"show", "--help"}).out);
+  EXPECT_EQ(run({"help", "NONSENSE"}).err, run({"NONSENSE"}).err);
   EXPECT_EQ(run({"--version"}).out, "edgedraft-toy 1\n");
 }
 
