@@ -145,7 +145,7 @@ TEST(WallsTest, ClockJumpReachesNoDeadline) {
   static_assert(Clock::is_steady);
   const std::set<std::string> readers = {"client/privacy/uplink_record.cpp",
                                          "client/serve/answer/answer_stream.cpp",
-                                         "client/serve/answer/completion_format.cpp",
+                                         "client/serve/answer/answer_format.cpp",
                                          "client/serve/page/page_api.cpp",
                                          "netsim/run/manifest.cpp",
                                          "shared/model/chat_template.h"};
