@@ -31,6 +31,10 @@ class Descriptor {
   int number_;
 };
 
+std::string name_of(const std::filesystem::path& file) {
+  return file == "-" ? "standard input" : file.string();
+}
+
 std::string_view without_blanks(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r";
   const std::size_t first = text.find_first_not_of(kBlanks);
@@ -47,6 +51,40 @@ std::string complaint(std::string_view text, std::string_view token, std::size_t
   if (rest.find_first_not_of(" \t\r\n") != std::string_view::npos) {
     return "more than one line; a token file has a single line";
   }
+  return token_complaint(token, bytes_max);
+}
+
+// `named_max` is the limit that the error names.
+Result<std::string> read_whole(const std::filesystem::path& file, std::size_t bytes_max,
+                               std::size_t named_max) {
+  const std::string name = name_of(file);
+  const auto failure = [&] {
+    return Error{Errc::io, name + ": " + std::generic_category().message(errno)};
+  };
+  const Descriptor opened(file);
+  if (opened.number() < 0) return failure();
+  if (auto kept = check_private(opened.number(), name); !kept) return kept.error();
+
+  std::string text;
+  char block[4096];
+  for (;;) {
+    const ssize_t count = ::read(opened.number(), block, sizeof block);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failure();
+    if (count == 0) break;
+    text.append(block, static_cast<std::size_t>(count));
+    if (text.size() > bytes_max) {
+      return Error{Errc::usage,
+                   name + ": longer than " + std::to_string(named_max) + " bytes, the maximum"};
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string token_complaint(std::string_view token, std::size_t bytes_max) {
+  if (token.empty()) return "is empty; write a token, for example of `openssl rand -hex 32`";
   if (token.size() > bytes_max) {
     return "longer than " + std::to_string(bytes_max) + " bytes, the maximum of a token";
   }
@@ -57,45 +95,29 @@ std::string complaint(std::string_view text, std::string_view token, std::size_t
   return {};
 }
 
-}  // namespace
+Result<std::string> read_secret_file(const std::filesystem::path& file, std::size_t bytes_max) {
+  return read_whole(file, bytes_max, bytes_max);
+}
+
+bool is_read_once(const std::filesystem::path& file) {
+  std::error_code unknown;  // reading the file reports the error
+  return file == "-" || std::filesystem::is_other(std::filesystem::status(file, unknown));
+}
 
 Result<std::string> read_token_file(const std::filesystem::path& file, std::size_t bytes_max) {
-  const std::string name = file == "-" ? "standard input" : file.string();
-  const auto failure = [&] {
-    return Error{Errc::io, name + ": " + std::generic_category().message(errno)};
-  };
-  const Descriptor opened(file);
-  if (opened.number() < 0) return failure();
-  if (auto kept = check_private(opened.number(), name); !kept) return kept.error();
-
-  const std::size_t text_bytes_max = bytes_max + kBlanksBytesMax;
-  std::string text;
-  char block[4096];
-  for (;;) {
-    const ssize_t count = ::read(opened.number(), block, sizeof block);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return failure();
-    if (count == 0) break;
-    text.append(block, static_cast<std::size_t>(count));
-    if (text.size() > text_bytes_max) {
-      return Error{Errc::usage, name + ": longer than " + std::to_string(bytes_max) +
-                                    " bytes, the maximum of a token"};
-    }
-  }
+  const auto text = read_whole(file, bytes_max + kBlanksBytesMax, bytes_max);
+  if (!text) return text.error();
   const std::string_view token =
-      without_blanks(std::string_view(text).substr(0, std::min(text.find('\n'), text.size())));
-  if (const std::string wrong = complaint(text, token, bytes_max); !wrong.empty()) {
-    return Error{Errc::usage, name + ": " + wrong};
+      without_blanks(std::string_view(*text).substr(0, std::min(text->find('\n'), text->size())));
+  if (const std::string wrong = complaint(*text, token, bytes_max); !wrong.empty()) {
+    return Error{Errc::usage, name_of(file) + ": " + wrong};
   }
   return std::string(token);
 }
 
 Result<std::optional<std::string>> reread_token_file(const std::filesystem::path& file,
                                                      std::size_t bytes_max) {
-  std::error_code unknown;  // reading the file reports the error
-  if (file == "-" || std::filesystem::is_other(std::filesystem::status(file, unknown))) {
-    return std::optional<std::string>();
-  }
+  if (is_read_once(file)) return std::optional<std::string>();
   auto token = read_token_file(file, bytes_max);
   if (!token) return token.error();
   return std::optional(*std::move(token));

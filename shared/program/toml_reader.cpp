@@ -234,6 +234,26 @@ bool TomlReader::take(const std::string& key, const toml::node& node, bool& out)
 }
 
 bool TomlReader::take(const std::string& key, const toml::node& node,
+                      std::chrono::sys_seconds& out) {
+  using namespace std::chrono;
+  toml::date_time given{};
+  if (const auto* time = node.as_date_time()) {
+    given = time->get();
+  } else if (const auto* date = node.as_date()) {
+    given.date = date->get();
+  } else {
+    return wrong(key, "give a date or a date-time, such as 2027-01-31 or 2027-01-31T12:00:00Z"),
+           false;
+  }
+  const year_month_day day{year{given.date.year}, month{given.date.month},
+                           std::chrono::day{given.date.day}};
+  const minutes offset{given.offset ? given.offset->minutes : 0};
+  out = sys_days{day} + hours{given.time.hour} + minutes{given.time.minute} +
+        std::chrono::seconds{given.time.second} - offset;
+  return true;
+}
+
+bool TomlReader::take(const std::string& key, const toml::node& node,
                       std::pair<double, double>& out, const char* form) {
   const toml::array* const pair = node.as_array();
   const bool two = pair != nullptr && pair->size() == 2;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <toml++/toml.h>
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -83,6 +84,8 @@ class TomlReader {
 
   bool take(const std::string& key, const toml::node& node, std::string& out);
   bool take(const std::string& key, const toml::node& node, bool& out);
+  // A date-time, or a date for its first second. Without an offset it is in UTC.
+  bool take(const std::string& key, const toml::node& node, std::chrono::sys_seconds& out);
   bool take(const std::string& key, const toml::node& node, std::pair<double, double>& out,
             const char* form);
   template <class Number>

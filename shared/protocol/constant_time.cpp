@@ -2,15 +2,15 @@
 
 #include <openssl/crypto.h>
 
-#include "shared/base/sha256.h"
-
 namespace edgedraft {
 
 bool equal_in_constant_time(ByteView a, ByteView b) {
   // Digests have equal length for secrets of any length.
-  const Digest digest_a = sha256(a);
-  const Digest digest_b = sha256(b);
-  return CRYPTO_memcmp(digest_a.data(), digest_b.data(), digest_a.size()) == 0;
+  return equal_in_constant_time(sha256(a), sha256(b));
+}
+
+bool equal_in_constant_time(const Digest& a, const Digest& b) {
+  return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 }  // namespace edgedraft
