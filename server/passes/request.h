@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "server/passes/quota.h"
 #include "server/passes/run.h"
 #include "server/proposers/speculation.h"
 #include "server/sessions/pass.h"
@@ -49,6 +50,7 @@ struct Client {
   Tap* tap;                               // null if the drafter needs none
   wire::Codec codec = wire::Codec::gzip;  // for a prompt's activations
   bool newest_row = false;                // verdicts have no rows of older positions
+  Quota quota{};                          // of the identity, as of this request
 };
 
 using TargetWork = std::variant<wire::Prefill, wire::Resume>;

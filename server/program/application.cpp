@@ -57,19 +57,31 @@ void Application::handle(const ReplyHandle& reply, const PeerInfo& peer, ServerE
     scheduler_.hints(reply.connection_id(), std::move(received->hints));
     return;
   }
-  std::optional<Client> client;
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = clients_.find(reply.connection_id()); found != clients_.end()) {
-      client = found->second;
-    }
+  const auto client = find_client(reply.connection_id());
+  if (!client) {
+    options_.metrics->rejected(Rejection::unauthorized);
+    log_.warn("{} refused: {}", peer.address, client.error().message);
+    reply.fail(client.error());
+    return;
   }
-  if (!client) return;
+  if (!*client) return;
   if (auto* prefill = std::get_if<PrefillRequested>(&event)) {
-    scheduler_.post(*client, std::move(prefill->request));
+    scheduler_.post(**client, std::move(prefill->request));
   } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {
-    scheduler_.post(*client, std::move(resume->request));
+    scheduler_.post(**client, std::move(resume->request));
   }
+}
+
+Result<std::optional<Client>> Application::find_client(std::uint64_t connection_id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = clients_.find(connection_id);
+  if (found == clients_.end()) return std::optional<Client>();
+  if (const auto& tenants = options_.sign_in.tenants) {
+    const auto tenant = tenants->find(found->second.identity, options_.wall_time());
+    if (!tenant) return tenant.error();
+    found->second.quota = tenant->quota;
+  }
+  return std::optional(found->second);
 }
 
 void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
@@ -99,11 +111,13 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
     welcome.scale_groups.assign(groups.begin(), groups.end());
     welcome.newest_row = client->newest_row;
   }
+  std::string tenant;
   {
     const std::lock_guard lock(mutex_);
     clients_.emplace(reply.connection_id(), *client);
+    if (options_.sign_in.tenants) tenant = " as tenant " + client->identity;
   }
-  log_.info("{}{} signed in with {}", peer.address, agent,
+  log_.info("{}{} signed in{} with {}", peer.address, agent, tenant,
             event.hello.drafter_name.empty() ? "no drafter" : event.hello.drafter_name);
   const HostedDrafter* drafter =
       event.hello.drafter ? host_.find_drafter(*event.hello.drafter) : nullptr;
@@ -113,38 +127,45 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
 Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer,
                                   const HelloReceived& event) {
   const wire::Hello& hello = event.hello;
-  if (!knows_token(hello.token)) {
-    return Error{Errc::unauthorized,
-                 hello.token.empty()
-                     ? "this server requires a token: give its file with --token-file"
-                     : "wrong token: compare the --token-file of client and server"};
-  }
-  const auto tap = host_.find_tap(hello);
-  if (!tap) return tap.error();
-  return Client{.connection_id = reply.connection_id(),
+  Client client{.connection_id = reply.connection_id(),
                 .reply = std::make_shared<ConnectionReplies>(reply, options_.metrics),
                 .session = random_session_id(),
-                .identity = identity_of(peer, hello.token),
-                .tap = *tap,
+                .identity = {},
+                .tap = nullptr,
                 .codec = options_.compresses ? wire::Codec::gzip : wire::Codec::none,
                 .newest_row = hello.newest_row};
+  if (auto known = identify(peer, hello.token, client); !known) return known.error();
+  const auto tap = host_.find_tap(hello);
+  if (!tap) return tap.error();
+  client.tap = *tap;
+  return client;
 }
 
-void Application::set_token(std::optional<std::string> token) {
+void Application::set_sign_in(SignIn sign_in) {
   const std::lock_guard lock(mutex_);
-  options_.token = std::move(token);
+  options_.sign_in = std::move(sign_in);
 }
 
-// Certificate names may be missing or equal; an unrequired token may have any value.
-std::string Application::identity_of(const PeerInfo& peer, const std::string& token) {
+Result<void> Application::identify(const PeerInfo& peer, const std::string& token, Client& client) {
   const std::lock_guard lock(mutex_);
-  return peer.certificate_key.value_or("") + '\n' + (options_.token ? token : "");
-}
-
-bool Application::knows_token(const std::string& token) {
-  const std::lock_guard lock(mutex_);
-  return !options_.token ||
-         equal_in_constant_time(as_byte_view(token), as_byte_view(*options_.token));
+  const SignIn& secrets = options_.sign_in;
+  if (token.empty() && (secrets.token || secrets.tenants)) {
+    return Error{Errc::unauthorized,
+                 "this server requires a token: give its file with --token-file"};
+  }
+  if (secrets.tenants) {
+    const auto tenant = secrets.tenants->sign_in(token, options_.wall_time());
+    if (!tenant) return tenant.error();
+    client.identity = tenant->name;
+    return {};
+  }
+  if (secrets.token && !equal_in_constant_time(as_byte_view(token), as_byte_view(*secrets.token))) {
+    return Error{Errc::unauthorized, "wrong token: compare the --token-file of client and server"};
+  }
+  // Certificate names may be missing or equal; an unrequired token may have any value.
+  client.identity =
+      peer.certificate_key.value_or("") + '\n' + (secrets.token ? token : std::string());
+  return {};
 }
 
 void Application::drained(std::uint64_t /*connection_id*/) {

@@ -9,27 +9,39 @@
 namespace edgedraft::server {
 namespace {
 
-// Empty if the current token stays.
-Result<std::optional<std::string>> read_given_token(const CredentialFiles& files, bool again) {
-  if (again) return reread_token_file(files.token, kBearerTokenBytesMax);
-  auto token = read_token_file(files.token, kBearerTokenBytesMax);
-  if (!token) return token.error();
-  return std::optional(*std::move(token));
-}
-
-Result<void> read_token(const CredentialFiles& files, const std::optional<std::string>& in_force,
-                        Credentials& into) {
-  if (files.token.empty()) {
+// `in_force` is null at the initial read.
+Result<void> read_sign_in(const CredentialFiles& files, const SignIn* in_force, Credentials& into) {
+  if (!files.token.empty() && !files.tenants.empty()) {
+    return Error{Errc::usage,
+                 "--token-file and --tenants exclude each other: list the token in the file of "
+                 "--tenants"};
+  }
+  const auto& file = files.tenants.empty() ? files.token : files.tenants;
+  if (file.empty()) {
     if (is_loopback(files.listen_host) || !files.client_ca.empty()) return {};
     return Error{Errc::usage,
                  "--listen " + files.listen_host +
                      ": clients must sign in unless it is a loopback address; give --token-file "
-                     "(for example: (umask 077; openssl rand -hex 32 > token)) or --client-ca"};
+                     "(for example: (umask 077; openssl rand -hex 32 > token)), --tenants or "
+                     "--client-ca"};
   }
-  auto token = read_given_token(files, in_force.has_value());
-  if (!token) return Error{token.error().code, "--token-file " + token.error().message};
-  into.token_stays = !*token;
-  into.token = into.token_stays ? in_force : *std::move(token);
+  into.sign_in_stays = in_force != nullptr && is_read_once(file);
+  if (into.sign_in_stays) {
+    into.sign_in = *in_force;
+    return {};
+  }
+  const auto failure = [](const std::string& option, const Error& error) {
+    return Error{error.code, option + ' ' + error.message};
+  };
+  if (!files.tenants.empty()) {
+    auto tenants = Tenants::read(file);
+    if (!tenants) return failure("--tenants", tenants.error());
+    into.sign_in.tenants = *std::move(tenants);
+    return {};
+  }
+  auto token = read_token_file(file, kBearerTokenBytesMax);
+  if (!token) return failure("--token-file", token.error());
+  into.sign_in.token = *std::move(token);
   return {};
 }
 
@@ -47,10 +59,10 @@ Result<TlsIdentity> read_identity(const CredentialFiles& files, OwnIdentity& own
   return own(files.state);
 }
 
-Result<Credentials> read_all(const CredentialFiles& files,
-                             const std::optional<std::string>& token_in_force, OwnIdentity& own) {
+Result<Credentials> read_all(const CredentialFiles& files, const SignIn* in_force,
+                             OwnIdentity& own) {
   Credentials read;
-  if (auto token = read_token(files, token_in_force, read); !token) return token.error();
+  if (auto sign_in = read_sign_in(files, in_force, read); !sign_in) return sign_in.error();
   auto identity = read_identity(files, own);
   if (!identity) return identity.error();
   auto tls = make_server_context({.certificate_file = identity->certificate_file,
@@ -65,12 +77,11 @@ Result<Credentials> read_all(const CredentialFiles& files,
 }  // namespace
 
 Result<Credentials> read_credentials(const CredentialFiles& files) {
-  return read_all(files, {}, load_or_create_identity);
+  return read_all(files, nullptr, load_or_create_identity);
 }
 
-Result<Credentials> reread_credentials(const CredentialFiles& files,
-                                       const std::optional<std::string>& token_in_force) {
-  return read_all(files, token_in_force, load_identity);
+Result<Credentials> reread_credentials(const CredentialFiles& files, const SignIn& in_force) {
+  return read_all(files, &in_force, load_identity);
 }
 
 }  // namespace edgedraft::server

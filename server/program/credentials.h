@@ -2,9 +2,9 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 
+#include "server/program/tenants.h"
 #include "shared/base/error.h"
 #include "shared/net/identity.h"
 #include "shared/net/tls.h"
@@ -16,6 +16,7 @@ struct CredentialFiles {
   std::string listen_host;      // beyond loopback, clients must sign in
   std::filesystem::path state;  // folder for a generated identity, if no certificate is given
   std::filesystem::path token;
+  std::filesystem::path tenants;
   std::filesystem::path certificate;
   std::filesystem::path key;
   std::filesystem::path client_ca;
@@ -25,21 +26,21 @@ struct CredentialFiles {
 struct Credentials {
   TlsIdentity identity;
   std::shared_ptr<TlsContext> tls;
-  std::optional<std::string> token;  // that clients must present; never empty
-  bool token_stays = false;          // its source, such as standard input, cannot be read again
+  SignIn sign_in;
+  bool sign_in_stays = false;  // its source, such as standard input, cannot be read again
 };
 
 // Initial read.
 //
 // Errors    usage if the files are inconsistent, insufficient for that host, or hold a refused
-//           token or key; io, bad_file with the file's name
+//           token, tenant or key; io, bad_file with the file's name
 Result<Credentials> read_credentials(const CredentialFiles& files);
 
-// Rereads the files at a SIGHUP. The current token stays if its source cannot be read again, such
-// as standard input. A missing generated identity is not recreated, since clients pin it.
+// Rereads the files at a SIGHUP. The current token or tenants stay if their source cannot be read
+// again, such as standard input. A missing generated identity is not recreated, since clients pin
+// it.
 //
 // Errors    as of read_credentials()
-Result<Credentials> reread_credentials(const CredentialFiles& files,
-                                       const std::optional<std::string>& token_in_force);
+Result<Credentials> reread_credentials(const CredentialFiles& files, const SignIn& in_force);
 
 }  // namespace edgedraft::server

@@ -25,8 +25,15 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       ->capture_default_str();
   app.add_option("--token-file", o.token_file,
                  "File with the bearer token that clients must send (one line, not "
-                 "world-readable); required unless --listen is a loopback address")
+                 "world-readable); this, --tenants or --client-ca is required unless --listen is "
+                 "a loopback address")
       ->type_name("FILE");
+  app.add_option("--tenants", o.tenants,
+                 "File with several tokens (TOML, not world-readable), instead of --token-file. "
+                 "Each [[tenant]] has a name, token_sha256 or token, and optionally expires (date "
+                 "or date-time), sessions (limit) and tokens_per_minute (limit on computed rows, "
+                 "rejected drafts included). Sessions and prefix cache are separate per name")
+      ->type_name("FILE.toml");
   app.add_option("--tls-cert", o.tls_cert, "Certificate chain (PEM) instead of a self-signed one")
       ->type_name("FILE");
   app.add_option("--tls-key", o.tls_key, "Private key of --tls-cert (PEM)")->type_name("FILE");
@@ -171,7 +178,7 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       "  edgedraft-server --model target.gguf --bundle drafter.gguf --speculate auto\n"
       "After SIGTERM or Ctrl-C, answers finish within --drain-timeout; then the clients are "
       "disconnected and continue offline or elsewhere. A second signal ends the server at once. "
-      "SIGHUP reloads certificate, key, client CA and token.");
+      "SIGHUP reloads certificate, key, client CA and token or tenants.");
 }
 
 }  // namespace edgedraft::server

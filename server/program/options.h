@@ -32,6 +32,7 @@ struct ServerOptions {
   std::string listen = "127.0.0.1:7420";
   std::filesystem::path state = place_in(state_directory(), "server");
   std::filesystem::path token_file;
+  std::filesystem::path tenants;
   std::filesystem::path tls_cert;
   std::filesystem::path tls_key;
   std::filesystem::path client_ca;

@@ -163,21 +163,24 @@ void log_device_changes(Health& health, spdlog::logger& log) {
   });
 }
 
-void reload(const CredentialFiles& files, std::optional<std::string>& token, Listener& listener,
+void reload(const CredentialFiles& files, SignIn& sign_in, Listener& listener,
             Application& application, Metrics& metrics, spdlog::logger& log) {
-  auto read = reread_credentials(files, token);
+  auto read = reread_credentials(files, sign_in);
   if (!read) {
     log.error("SIGHUP: nothing was reloaded: {}", read.error().message);
     return;
   }
   listener.set_tls(read->tls);
-  token = std::move(read->token);
-  application.set_token(token);
+  sign_in = std::move(read->sign_in);
+  application.set_sign_in(sign_in);
   metrics.certificate_expiry.set(static_cast<std::uint64_t>(read->identity.expires_at));
-  const bool stays = read->token_stays;
-  log.info("SIGHUP: {} reloaded for new connections; pin {}{}",
-           stays ? "certificate" : "certificate and token", read->identity.pin,
-           stays ? "; the token is unchanged because its source cannot be read again" : "");
+  const bool stays = read->sign_in_stays;
+  const std::string secret =
+      sign_in.tenants ? fmt::format("list of {} tenants", sign_in.tenants->count()) : "token";
+  log.info(
+      "SIGHUP: certificate{} reloaded for new connections; pin {}{}", stays ? "" : " and " + secret,
+      read->identity.pin,
+      stays ? "; the " + secret + " is unchanged because its source cannot be read again" : "");
 }
 
 // Measures pass costs for the first hint choices. Throws DeviceError: a device that fails here
@@ -212,6 +215,7 @@ Result<int> serve(const ServerOptions& o) {
   const CredentialFiles files{.listen_host = endpoint->host,
                               .state = o.state,
                               .token = o.token_file,
+                              .tenants = o.tenants,
                               .certificate = o.tls_cert,
                               .key = o.tls_key,
                               .client_ca = o.client_ca};
@@ -305,7 +309,7 @@ Result<int> serve(const ServerOptions& o) {
   loading.reset();
   Application application(
       **host, scheduler,
-      {.token = credentials->token,
+      {.sign_in = credentials->sign_in,
        .agent = kVersion,
        .compresses = o.compress == "gzip",
        .pass_times = std::move(pass_times),
@@ -322,9 +326,9 @@ Result<int> serve(const ServerOptions& o) {
   metrics->health.set_phase(Health::Phase::serving);
   std::cout << "ready " << to_string(Endpoint{endpoint->host, listener.port()}) << " pin "
             << credentials->identity.pin << std::endl;
-  std::optional<std::string> token = credentials->token;
+  SignIn sign_in = credentials->sign_in;
   while (signals.wait() == Signals::Told::reload) {
-    reload(files, token, listener, application, *metrics, *log);
+    reload(files, sign_in, listener, application, *metrics, *log);
   }
   metrics->health.set_phase(Health::Phase::draining);
   log->info("stopping: {} connections, {} s for answers to finish", listener.stats().open,

@@ -54,4 +54,10 @@ class Tenants {
   std::map<std::string, Tenant> by_name_;
 };
 
+// Secrets with which clients sign in: a token, tenants, or neither.
+struct SignIn {
+  std::optional<std::string> token{};  // never empty
+  std::optional<Tenants> tenants{};
+};
+
 }  // namespace edgedraft::server

@@ -26,7 +26,7 @@ class LoopbackServer::Impl {
             {.passes = {.sessions = {.sessions_max = options.sessions_max, .kv_bytes_max = 0},
                         .pace = [pace = options.pass_pace](std::uint32_t) { return pace; }},
              .queue_max = 16 * options.sessions_max}),
-        application_(*host_, scheduler_, {.token = {}, .agent = "loopback"}, *log_),
+        application_(*host_, scheduler_, application_options(options), *log_),
         listener_({.address = "127.0.0.1", .port = 0, .protocol = {}},
                   make_server_context({.certificate_file = identity_.certificate_file,
                                        .key_file = identity_.key_file,
@@ -34,6 +34,7 @@ class LoopbackServer::Impl {
                       .value(),
                   application_) {}
 
+  void set_sign_in(SignIn sign_in) { application_.set_sign_in(std::move(sign_in)); }
   ClientLinkOptions link_options(const BundleFile& bundle) const {
     return {.host = "127.0.0.1",
             .port = std::to_string(listener_.port()),
@@ -44,6 +45,12 @@ class LoopbackServer::Impl {
   }
 
  private:
+  static ApplicationOptions application_options(const LoopbackServerOptions& options) {
+    ApplicationOptions made{.sign_in = options.sign_in, .agent = "loopback"};
+    if (options.wall_time) made.wall_time = options.wall_time;
+    return made;
+  }
+
   test::TemporaryDirectory directory_;
   std::shared_ptr<spdlog::logger> log_ = make_logger("off");
   std::unique_ptr<Backend> backend_;
@@ -66,6 +73,10 @@ Result<std::unique_ptr<LoopbackServer>> LoopbackServer::start(
 
 LoopbackServer::LoopbackServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LoopbackServer::~LoopbackServer() = default;
+
+void LoopbackServer::set_sign_in(SignIn sign_in) {
+  impl_->set_sign_in(std::move(sign_in));
+}
 
 ClientLinkOptions LoopbackServer::link_options(const BundleFile& bundle) const {
   return impl_->link_options(bundle);

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "client/engine/bundle_file.h"
+#include "server/program/tenants.h"
 #include "shared/base/clock.h"
 #include "shared/base/error.h"
 #include "shared/net/client_link.h"
@@ -17,6 +19,8 @@ struct LoopbackServerOptions {
   std::vector<std::filesystem::path> bundles;
   std::uint32_t sessions_max = 1;
   Duration pass_pace{};  // minimum time per pass
+  server::SignIn sign_in{};
+  std::function<server::WallTime()> wall_time{};  // empty: the system's
 };
 
 // A whole server in the test's process: a target behind TLS on a free port of the loopback.
@@ -28,6 +32,8 @@ class LoopbackServer {
 
   // Options of a link to it for that bundle's drafter.
   ClientLinkOptions link_options(const BundleFile& bundle) const;
+  // As after a SIGHUP.
+  void set_sign_in(server::SignIn sign_in);
 
  private:
   class Impl;
