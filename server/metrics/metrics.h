@@ -78,8 +78,9 @@ enum class Refusal : std::uint8_t {
   deadline,         // waited too long for a pass
   fault,            // server fault, which dropped the session
   grammars,         // the client's grammars exceeded their time budget
+  quota,            // the tenant's sessions or tokens per minute are used up
 };
-inline constexpr std::size_t kRefusals = 9;
+inline constexpr std::size_t kRefusals = 10;
 
 // Refusal for a session's error code.
 inline Refusal refusal_of(Errc code) {

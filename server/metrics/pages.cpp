@@ -24,7 +24,7 @@ HttpAnswer answer_to(const HttpRequest& request, const Pages& pages) {
 
 constexpr std::array<std::string_view, kRefusals> kRefusalNames = {
     "queue_full", "no_room",  "context_full", "session_unknown", "invalid",
-    "device",     "deadline", "fault",        "grammars"};
+    "device",     "deadline", "fault",        "grammars",        "quota"};
 constexpr std::array<std::string_view, kHintFates> kHintFateNames = {
     "taken", "passed", "contradicted", "unknown", "evicted"};
 constexpr std::array<std::string_view, kRejections> kRejectionNames = {"tls", "tls_timeout",

@@ -37,12 +37,6 @@ std::uint32_t token_count(const VerifiedPath& path) {
   return static_cast<std::uint32_t>(path.path.size()) + 1;
 }
 
-// Probes that ran; there may have been no memory for them.
-std::uint32_t probes_run(const TargetSession& target, const Drafted& drafted) {
-  const bool ran = target.probe_answer().id == drafted.probes.id;
-  return ran ? drafted.probes.rows.node_count() : 0;
-}
-
 }  // namespace
 
 wire::Verdict Delivery::verdict_of(const Request& turn, Instant finished) {
@@ -98,7 +92,7 @@ bool Delivery::answer(RunTurn& turn, const Outcome& outcome, Instant finished) {
   if (parts_.speculation != nullptr && !run.in_lockstep()) {
     if (hinted == 0) parts_.speculation->observe_draft(run.chosen().row_count(), count);
     observe({.rows = run.chosen().row_count(),
-             .probe_rows = probes_run(target, turn.drafted),
+             .probe_rows = turn.probes_run(),
              .tokens = count,
              .guessed = run.guessed_count(path.path)});
   }

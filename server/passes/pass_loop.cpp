@@ -77,7 +77,9 @@ void PassLoop::begin(const Client& client, const TargetWork& request, Instant po
       return earlier.client.connection_id == client.connection_id;
     });
     EDGEDRAFT_SESSION_CHECK(!at_work);
-    std::visit([&](const auto& r) { begin_work(client, r, posted); }, request);
+    if (has_tokens(client, round_of(request))) {
+      std::visit([&](const auto& r) { begin_work(client, r, posted); }, request);
+    }
   } catch (const std::exception&) {
     drop_requests(client.connection_id);  // they would be left without their session
     give_up(client, round_of(request), std::current_exception());
@@ -150,6 +152,10 @@ void PassLoop::begin_work(const Client& client, const wire::Prefill& request, In
   Prompt prompt =
       prompt_of(client, known, request, request.base_length, request.provisional_count, posted);
   if (!may_begin(prompt, request.constraints)) return;
+  if (known == nullptr && client.quota.sessions_max > 0) {
+    const auto room = sessions_.make_own_room(client.identity, client.quota.sessions_max);
+    if (!room) return delivery_.refuse(client, request.round, Refusal::quota, room.error());
+  }
   const auto make = [&] {
     return sessions_.find_or_make(client.connection_id, client.session, client.identity);
   };
@@ -306,7 +312,9 @@ std::optional<DeviceError> PassLoop::run(std::vector<PassShare>& shares) {
     // Shares the full pages these sessions have run, in turn order: the index evicts in order of
     // addition.
     turns_.for_each([&](auto&, auto turn) {
-      if (turn->share != nullptr) sessions_.remember(*turn->session);
+      if (turn->share == nullptr) return;
+      charge(*turn);
+      sessions_.remember(*turn->session);
     });
     return std::nullopt;
   } catch (const std::exception& e) {
@@ -359,6 +367,36 @@ bool PassLoop::deliver(PromptTurn& prompt, const Outcome& outcome, Instant finis
 
 bool PassLoop::deliver(RunTurn& turn, const Outcome& outcome, Instant finished) {
   return delivery_.answer(turn, outcome, finished);
+}
+
+// --- quotas ---
+
+bool PassLoop::has_tokens(const Client& client, std::uint32_t round) {
+  const std::uint32_t per_minute = client.quota.tokens_per_minute;
+  if (per_minute == 0) return true;
+  const Duration wait = buckets_.wait(client.identity, per_minute, now_());
+  if (wait == Duration::zero()) return true;
+  delivery_.refuse(
+      client, round, Refusal::quota,
+      {Errc::refused, "tenant " + client.identity + " has used up its " +
+                          std::to_string(per_minute) + " tokens per minute: try again in " +
+                          std::to_string(std::lround(std::ceil(seconds(wait)))) + " s"});
+  return false;
+}
+
+void PassLoop::charge(const PromptTurn& turn) {
+  charge(turn.client, turn.share->rows);
+}
+
+void PassLoop::charge(const RunTurn& turn) {
+  const std::uint32_t rows = turn.share->rows;
+  const std::uint32_t own = turn.run->guessed_count() + turn.probes_run();
+  charge(turn.client, rows - std::min(rows, own));
+}
+
+void PassLoop::charge(const Client& client, std::uint32_t rows) {
+  if (client.quota.tokens_per_minute == 0) return;
+  buckets_.charge(client.identity, client.quota.tokens_per_minute, rows, now_());
 }
 
 // --- failures and metrics ---

@@ -20,6 +20,7 @@
 #include "server/passes/hint_selection.h"
 #include "server/passes/pass_planner.h"
 #include "server/passes/pass_trees.h"
+#include "server/passes/quota.h"
 #include "server/passes/request.h"
 #include "server/proposers/speculation.h"
 #include "server/sessions/pass.h"
@@ -129,6 +130,13 @@ class PassLoop {
   // evicts no session. Resolves its constraint.
   bool may_begin(Prompt& prompt, const Constraints& constraints);
   void begin_prompt(Prompt prompt, const wire::RunTerms& terms);
+  // Refuses a request whose identity has used up its tokens per minute, and returns false.
+  bool has_tokens(const Client& client, std::uint32_t round);
+  // Charges the identity for the rows of the last pass that its prompt or its hints asked for. The
+  // server's own guesses and probes are free.
+  void charge(const PromptTurn& turn);
+  void charge(const RunTurn& turn);
+  void charge(const Client& client, std::uint32_t rows);
   // Answers a prompt of provisional tokens that the session has already decided, on credit from
   // before the connection broke. Returns false if it needs a pass.
   bool answer_decided(Prompt& prompt, const wire::RunTerms& terms);
@@ -184,6 +192,7 @@ class PassLoop {
   PassPlanner planner_;
   Turns turns_;
   PassTrees trees_;
+  TokenBuckets buckets_;
   std::size_t paused_count_ = 0;
   Count count_;
 };

@@ -100,6 +100,11 @@ struct RunTurn : Request {
   Duration held{};          // time waited for hints in this step
   bool was_paused = false;  // as of the last check
 
+  // Probes that ran in the last pass; there may have been no memory for them.
+  std::uint32_t probes_run() const {
+    const bool ran = session->target.probe_answer().id == drafted.probes.id;
+    return ran ? drafted.probes.rows.node_count() : 0;
+  }
   // True while it waits for its client to read, to give credit or, under lockstep, to send the next
   // hints.
   bool paused() const {

@@ -59,6 +59,7 @@ std::uint32_t run_pass(Decoder& decoder, std::span<PassShare> shares) {
   for (PassShare& share : shares) {
     share.outcome.reset();
     share.fault.reset();
+    share.rows = 0;
     SequenceRows own;
     try {
       own = share.session->begin_pass(share.rows_max, searched_max);
@@ -69,7 +70,8 @@ std::uint32_t run_pass(Decoder& decoder, std::span<PassShare> shares) {
     const std::uint32_t skipped = share.session->first_deciding_row();
     deciding.push_back(
         {.share = &share, .first = rows + skipped, .count = own.batch.count() - skipped});
-    rows += own.batch.count();
+    share.rows = own.batch.count();
+    rows += share.rows;
     sequences.push_back(own);
   }
   if (rows == 0) return 0;

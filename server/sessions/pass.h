@@ -14,6 +14,7 @@ namespace edgedraft::server {
 struct PassShare {
   TargetSession* session;  // busy
   std::uint32_t rows_max;  // TargetSession::begin_pass
+  std::uint32_t rows = 0;  // that the pass ran
   std::optional<Outcome> outcome{};
   std::optional<SessionFault> fault{};  // set if the session failed: it did not take part, or its
                                         // rows gave no outcome

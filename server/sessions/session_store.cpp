@@ -2,6 +2,7 @@
 
 #include <openssl/rand.h>
 
+#include <cmath>
 #include <sstream>
 
 #include "server/sessions/checkpoint_plan.h"
@@ -459,27 +460,45 @@ std::uint32_t SessionStore::pages_missing(const Session& session) const {
 }
 
 Result<void> SessionStore::make_room(const std::string& identity) {
+  while (sessions_.size() >= limits_.sessions_max) {
+    if (evict_idle(identity, false)) continue;
+    return Error{Errc::refused, "all of the server's sessions are in use: try again later"};
+  }
+  return boost::system::in_place_value;
+}
+
+Result<void> SessionStore::make_own_room(const std::string& identity, std::uint32_t sessions_max) {
+  const auto is_own = [&](const auto& entry) { return entry.second.identity == identity; };
+  while (std::ranges::count_if(sessions_, is_own) >= std::int64_t{sessions_max}) {
+    if (evict_idle(identity, true)) continue;
+    return Error{Errc::refused,
+                 "all " + std::to_string(sessions_max) + " sessions of tenant " + identity +
+                     " are in use: try again in " +
+                     std::to_string(std::lround(std::ceil(seconds(limits_.idle_grace)))) +
+                     " s, or when one has been idle that long"};
+  }
+  return boost::system::in_place_value;
+}
+
+bool SessionStore::evict_idle(const std::string& identity, bool only_own) {
   // Connected sessions, and those of other identities, are evicted last.
   const auto rank = [&](const Session& session) {
     return session.connection_id == 0 ? 0 : session.identity == identity ? 1 : 2;
   };
-  while (sessions_.size() >= limits_.sessions_max) {
-    auto chosen = sessions_.end();
-    for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
-      const Session& session = it->second;
-      const bool idle =
-          !session.target.busy() && now_() - session.last_active() >= limits_.idle_grace;
-      if (session.connection_id != 0 && !idle) continue;
-      const auto order = [&](const Session& s) { return std::pair(rank(s), s.last_active()); };
-      if (chosen == sessions_.end() || order(session) < order(chosen->second)) chosen = it;
-    }
-    if (chosen == sessions_.end()) {
-      return Error{Errc::refused, "all of the server's sessions are in use: try again later"};
-    }
-    sessions_.erase(chosen);
-    ++evictions_;
+  const auto order = [&](const Session& s) { return std::pair(rank(s), s.last_active()); };
+  auto chosen = sessions_.end();
+  for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
+    const Session& session = it->second;
+    if (only_own && session.identity != identity) continue;
+    const bool idle =
+        !session.target.busy() && now_() - session.last_active() >= limits_.idle_grace;
+    if (session.connection_id != 0 && !idle) continue;
+    if (chosen == sessions_.end() || order(session) < order(chosen->second)) chosen = it;
   }
-  return boost::system::in_place_value;
+  if (chosen == sessions_.end()) return false;
+  sessions_.erase(chosen);
+  ++evictions_;
+  return true;
 }
 
 }  // namespace edgedraft::server

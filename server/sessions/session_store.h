@@ -107,6 +107,9 @@ class SessionStore {
   // Errors    refused  all sessions are in use, or the system has no randomness
   Result<Session*> find_or_make(std::uint64_t connection_id, const wire::SessionId& wanted,
                                 const std::string& identity);
+  // Evicts sessions of the identity as find_or_make() does until it has fewer than `sessions_max`.
+  // Errors    refused  all of them are in use
+  Result<void> make_own_room(const std::string& identity, std::uint32_t sessions_max);
   // Binds the session named by a Resume to the connection and unbinds the previous one, which may
   // then be resumed or evicted.
   // Errors    session_unknown, also if its tokens differ from the client's
@@ -171,6 +174,9 @@ class SessionStore {
   void let_go(Session& session);
   void remember_states(Session& session);
   Result<void> make_room(const std::string& identity);
+  // Evicts the best candidate in favour of the identity, of all sessions or only its own; false if
+  // all are in use.
+  bool evict_idle(const std::string& identity, bool only_own);
   // Frees pages that only the index holds until the session's request has enough; false if it
   // cannot.
   bool find_spare_pages(const Session& wanting);

@@ -54,6 +54,7 @@ TEST_F(MetricsPageTest, ShowsRecordedValues) {
   metrics_.checkpoints.set(3);
   metrics_.checkpoints_max.set(8);
   metrics_.refused(Refusal::grammars);
+  metrics_.refused(Refusal::quota);
   listener_ = {.accepted = 9, .over_limit = 1, .open = 3, .bytes_in = 100, .bytes_out = 200};
 
   auto s = samples();
@@ -87,6 +88,7 @@ TEST_F(MetricsPageTest, ShowsRecordedValues) {
   EXPECT_EQ(s["requests_refused_total{reason=\"no_room\"}"], 1);
   EXPECT_EQ(s["requests_refused_total{reason=\"device\"}"], 0);
   EXPECT_EQ(s["requests_refused_total{reason=\"grammars\"}"], 1);
+  EXPECT_EQ(s["requests_refused_total{reason=\"quota\"}"], 1);
   EXPECT_EQ(s["connections_rejected_total{reason=\"unauthorized\"}"], 1);
   EXPECT_EQ(s["frames_rejected_total{reason=\"too_large\"}"], 1);
   EXPECT_EQ(s["num_requests_running"], 2);

@@ -30,6 +30,7 @@ class RawClient {
     Tap* tap = nullptr;
     bool newest_row = false;
     std::string identity = "someone";
+    Quota quota{};
   };
 
   // Signs in.
@@ -48,7 +49,8 @@ class RawClient {
                .session = welcome.session,
                .identity = options.identity,
                .tap = options.tap,
-               .newest_row = options.newest_row};
+               .newest_row = options.newest_row,
+               .quota = options.quota};
     EXPECT_TRUE(protocol_.receive(now_(), wire::encode(wire::Hello())));
     EXPECT_TRUE(protocol_.next_event());
     protocol_.accept(std::move(welcome));

@@ -119,5 +119,14 @@ TEST_F(TenantsLinkTest, ReloadKeepsSessionsOfListedTenants) {
   EXPECT_TRUE(ask(*stays)) << "an open connection outlives its tenant's token";
 }
 
+TEST_F(TenantsLinkTest, RefusesTenantThatUsedUpItsTokensWithWait) {
+  start("[[tenant]]\nname = 'a'\ntoken = 'x'\ntokens_per_minute = 1\n");
+  const auto link = connect("x");
+  ASSERT_TRUE(session_of(*link));
+  EXPECT_TRUE(ask(*link));
+  EXPECT_TRUE(fails_with(ask(*link), Errc::refused, "try again in"));
+  EXPECT_EQ(link->state(), LinkState::online);
+}
+
 }  // namespace
 }  // namespace edgedraft::client
