@@ -15,9 +15,7 @@
 #include "shared/base/text_file.h"
 #include "shared/drafting/index/corpus_index.h"
 #include "shared/drafting/kinds.h"
-#include "shared/net/certificate.h"
 #include "shared/program/endpoint.h"
-#include "shared/program/token_file.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/limits.h"
 
@@ -25,22 +23,6 @@ namespace edgedraft::client {
 namespace {
 
 constexpr std::uint32_t kMillisecondsMax = 24 * 3600 * 1000;
-
-Result<void> check_trust(ClientSettings& config) {
-  const TlsClientOptions& tls = config.tls;
-  if (!tls.pin.empty() && !tls.ca_file.empty()) {
-    return usage_error("--pin and --ca exclude each other: give the one you trust");
-  }
-  if (tls.certificate_file.empty() != tls.key_file.empty()) {
-    return usage_error(
-        "--tls-cert and --tls-key go together: give a certificate and its private key");
-  }
-  if (config.token_file.empty()) return {};
-  auto token = read_token_file(config.token_file, kBearerTokenBytesMax);
-  if (!token) return Error{token.error().code, "--token-file " + token.error().message};
-  config.token = *std::move(token);
-  return {};
-}
 
 std::optional<std::vector<std::uint32_t>> parse_numbers(const std::string& text) {
   std::vector<std::uint32_t> numbers;
@@ -184,7 +166,7 @@ CLI::Option* add_milliseconds(CLI::App& app, const char* option, Duration& value
 
 Result<void> check_standard_input(const OptionValues& o, std::string reader) {
   const std::initializer_list<std::pair<std::string, const std::filesystem::path*>> files{
-      {"--token-file -", &o.config.token_file},
+      {"--token-file -", &o.config.trust.token_file},
       {"--chat-template -", &o.config.chat_template},
       {"--private-names -", &o.private_names}};
   for (const auto& [option, file] : files) {
@@ -202,7 +184,10 @@ Result<void> check_server_options(ClientSettings& config) {
   if (!server) return usage_error("--server: " + server.error().message);
   config.host = server->host;
   config.port = std::to_string(server->port);
-  return check_trust(config);
+  auto token = check_trust(config.trust);
+  if (!token) return token.error();
+  config.token = *std::move(token);
+  return {};
 }
 
 Result<ClientSettings> check_answer_options(const OptionValues& o) {
@@ -221,23 +206,11 @@ Result<ClientSettings> check_answer_options(const OptionValues& o) {
 }
 
 void declare_server_options(CLI::App& app, ClientSettings& config) {
-  const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
-    return app.add_option(name, value, what)->type_name(type);
-  };
-  add("--server", config.server, "HOST:PORT", "Address of the server")
+  app.add_option("--server", config.server, "Address of the server")
+      ->type_name("HOST:PORT")
       ->check(is_endpoint(EndpointUse::connect))
       ->capture_default_str();
-  add("--pin", config.tls.pin, "sha256:HEX",
-      "Pin of the server's public key, as printed when the server starts")
-      ->check(accepted_by(parse_pin));
-  add("--ca", config.tls.ca_file, "FILE",
-      "Trust servers with a certificate signed by this CA (PEM) [the system's CAs, unless --pin is "
-      "given]");
-  add("--token-file", config.token_file, "FILE",
-      "File with the bearer token (one line, not world-readable)");
-  add("--tls-cert", config.tls.certificate_file, "FILE",
-      "Client certificate (PEM), if the server requires one");
-  add("--tls-key", config.tls.key_file, "FILE", "Private key of --tls-cert (PEM)");
+  declare_trust(app, config.trust);
 }
 
 void declare_answer_options(CLI::App& app, OptionValues& o) {

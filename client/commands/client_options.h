@@ -16,9 +16,9 @@
 #include "client/generation/generation.h"
 #include "client/generation/telemetry/cycle_record.h"
 #include "client/privacy/privacy_guard.h"
+#include "client/trust/trust_options.h"
 #include "shared/base/error.h"
 #include "shared/drafting/drafter.h"
-#include "shared/net/tls.h"
 #include "shared/protocol/target_link.h"
 #include "shared/runtime/memory_meter.h"
 
@@ -42,9 +42,8 @@ struct ClientSettings {
   std::string server = "127.0.0.1:7420";  // as given
   std::string host;
   std::string port;
-  TlsClientOptions tls;
+  TrustOptions trust;
   std::string token;
-  std::filesystem::path token_file;  // file with the bearer token; empty: none
   bool pads = false;
   DrafterWishes drafter{.merges_if_faster = true};
   std::filesystem::path offline_bundle;  // bundle that writes offline; empty: the drafter's

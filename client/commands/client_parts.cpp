@@ -144,7 +144,7 @@ Result<std::unique_ptr<TargetLink>> ClientParts::open_link(
   auto link = ClientLink::open(
       {.host = config_.host,
        .port = config_.port,
-       .tls = config_.tls,
+       .tls = config_.trust.tls,
        .protocol = {.hello = hello_of(bundle(), config_, token()),
                     .channel = {.on_sent = [this, connection = ++last_connection_](
                                                ByteView frame) { uplink_.add(connection, frame); }},
@@ -164,8 +164,8 @@ Result<std::unique_ptr<TargetLink>> ClientParts::open_link(
 
 std::string ClientParts::token() {
   const std::scoped_lock lock(token_mutex_);
-  if (config_.token_file.empty()) return token_;
-  auto read = reread_token_file(config_.token_file, kBearerTokenBytesMax);
+  if (config_.trust.token_file.empty()) return token_;
+  auto read = reread_token_file(config_.trust.token_file, kBearerTokenBytesMax);
   if (!read) log_->warn("keeping the current token: --token-file {}", read.error().message);
   if (read && *read) token_ = **std::move(read);
   return token_;

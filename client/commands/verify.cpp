@@ -36,7 +36,7 @@ Result<CheckedAnswer> replay(const ClientSettings& config, const Receipt& receip
   wire::Hello hello{.agent = kVersion, .token = config.token, .target = receipt.target};
   const auto link = ClientLink::open({.host = config.host,
                                       .port = config.port,
-                                      .tls = config.tls,
+                                      .tls = config.trust.tls,
                                       .protocol = {.hello = std::move(hello), .channel = {}},
                                       .connects_later = true,
                                       .back_off = {},
