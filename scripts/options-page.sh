@@ -38,8 +38,8 @@ write() {
 The output of `--help`. `scripts/options-page.sh` writes this page; do not edit it. Each option with `Env` can also be set in that environment variable or, by its name, in the file of `--config` ([example](operations.md#systemd)).
 
 TEXT
-  for program in client/edgedraft server/edgedraft-server netsim/edgedraft-netsim netsim/lab/edgedraft-lab \
-    tests/bench/edgedraft-bench; do
+  for program in client/edgedraft client/conformance/edgedraft-conformance server/edgedraft-server \
+    netsim/edgedraft-netsim netsim/lab/edgedraft-lab tests/bench/edgedraft-bench; do
     section "$bin/$program"
     for command in $("$bin/$program" --help | awk '/^Subcommands:/ { lists = 1; next } /^$/ { lists = 0 } lists { print $1 }'); do
       section "$bin/$program" "$command"
