@@ -157,7 +157,7 @@ void drafts_of_ended_round(Subject& subject) {
 
 // Short answers: a server may wait for hints before each pass.
 void economy(Subject& subject) {
-  const auto end = static_cast<std::uint32_t>(subject.prompt().size()) + 6;
+  const auto end = static_cast<std::uint32_t>(subject.prompt().size()) + 3;
   for (const auto& nodes : {std::vector<HintNode>(), siblings(subject)}) {
     Session session = subject.session();
     begin_paused(session, subject, wire::Hold::economy);
