@@ -79,7 +79,7 @@ TEST(ClientOptionsTest, AcceptsValidOptions) {
                           .value();
   EXPECT_EQ(config.host, "::1");
   EXPECT_EQ(config.port, "9");
-  EXPECT_EQ(config.tls.pin, kPin);
+  EXPECT_EQ(config.trust.tls.pin, kPin);
   EXPECT_EQ(config.generation.tree, (TreeShape{.breadth = 3, .depth = 4, .nodes = 5}));
   EXPECT_EQ(config.generation.tokens_max, 7u);
   EXPECT_EQ(config.generation.sampling, (SamplingParams{.temperature = 0.8f,
@@ -191,15 +191,15 @@ TEST(ClientOptionsTest, RefusesToReadStandardInputTwice) {
   };
   const std::string prompt = "for the prompt (-f -)";
   EXPECT_EQ(refusal({}, prompt), "");
-  EXPECT_EQ(refusal({.config = {.token_file = "-"}}), "");
-  EXPECT_EQ(refusal({.config = {.token_file = "token"}, .private_names = "-"}), "");
-  EXPECT_EQ(refusal({.config = {.token_file = "-"}}, prompt),
+  EXPECT_EQ(refusal({.config = {.trust = {.token_file = "-"}}}), "");
+  EXPECT_EQ(refusal({.config = {.trust = {.token_file = "token"}}, .private_names = "-"}), "");
+  EXPECT_EQ(refusal({.config = {.trust = {.token_file = "-"}}}, prompt),
             "--token-file -: standard input is already used for the prompt (-f -); name a file");
-  EXPECT_TRUE(contains(refusal({.config = {.token_file = "-"}, .private_names = "-"}),
+  EXPECT_TRUE(contains(refusal({.config = {.trust = {.token_file = "-"}}, .private_names = "-"}),
                        "for --token-file -"));
   RunOptions run;
   run.file = "-";
-  run.answer.config.token_file = "-";
+  run.answer.config.trust.token_file = "-";
   EXPECT_TRUE(fails_with(run_once(run), Errc::usage));
 }
 
