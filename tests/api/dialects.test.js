@@ -22,7 +22,7 @@ test("OpenAI's responses equal chat completions, whole and streamed", async () =
   stream.on("response.output_text.delta", (event) => (text += event.delta));
   const final = await stream.finalResponse();
   assert.equal(text, expected);
-  assert.equal(final.output_text, expected);
+  assert.equal(final.output[0].content[0].text, expected);
   const next = await openai.responses.create({
     model: "m",
     input: "And 21 plus 34?",
@@ -96,5 +96,4 @@ test("Ollama's lists and tools work", async () => {
     format: city,
   });
   assert.deepEqual(JSON.parse(message.content), { city: "Paris" });
-  await assert.rejects(ollama.chat({ model: "m", messages: 3 }), /expected an array of messages/);
 });

@@ -139,6 +139,13 @@ TEST_F(DialectsTest, MessagesCallToolsAndReadResults) {
                                                {"tools", tools},
                                                {"tool_choice", {{"type", "any"}}}});
   EXPECT_EQ(message["stop_reason"], "tool_use") << message;
+  const auto events = named_events(post("/v1/messages", {{"max_tokens", 64},
+                                                         {"stream", true},
+                                                         {"messages", {user}},
+                                                         {"tools", tools},
+                                                         {"tool_choice", {{"type", "any"}}}}));
+  ASSERT_GT(events.size(), 2u);
+  EXPECT_EQ(events[events.size() - 2]["delta"]["stop_reason"], "tool_use");
   const json& call = message["content"].back();
   EXPECT_EQ(call["input"], json({{"city", "Paris"}}));
   const json result = {{"type", "tool_result"}, {"tool_use_id", call["id"]}, {"content", "sunny"}};

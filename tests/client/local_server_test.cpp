@@ -400,12 +400,6 @@ TEST_F(LocalServerTest, MarksDeviceAnswersInHeaderAndFingerprint) {
   }
 }
 
-TEST_F(LocalServerTest, RefersOllamaClientsToV1) {
-  const json error = refused("/api/chat", {{"model", "test"}}, 404);
-  ASSERT_TRUE(error.is_string()) << error;
-  EXPECT_TRUE(contains(error.get<std::string>(), "/v1"));
-}
-
 TEST_F(LocalServerTest, ListsUnenforcedSchemaKeywordsInHeader) {
   start({});
   const auto answer = [&](json schema) {

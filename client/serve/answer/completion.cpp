@@ -104,7 +104,7 @@ void Completion::Choice::show(VisibleText::Piece piece) {
   if (completion_.parts_.texts) tell_logprobs();
   const auto told = std::span(told_tokens).subspan(told_before);
   if (piece.text.empty() && !piece.revise_from && told.empty()) return;
-  completion_.write(completion_.format_->text_event(index_, piece, state, told));
+  completion_.write(completion_.begun_format().text_event(index_, piece, state, told));
 }
 
 void Completion::Choice::restore(VisibleText::Piece& piece) {
@@ -142,9 +142,9 @@ void Completion::Choice::on_over(Result<GenerationOutcome> over) {
     show();
     show_rest();
     if (!choice.calls.empty()) {
-      completion_.write(completion_.format_->calls_event(index_, choice.calls));
+      completion_.write(completion_.begun_format().calls_event(index_, choice.calls));
     }
-    completion_.write(completion_.format_->end_event(index_, choice));
+    completion_.write(completion_.begun_format().end_event(index_, choice));
     if (completion_.parts_.on_answer) {
       completion_.parts_.on_answer(choice, counters_of(*outcome, completion_.parts_.privacy));
     }
@@ -263,9 +263,14 @@ void Completion::begin_stream() {
   if (!events.empty()) parts_.stream->write(std::move(events));
 }
 
+// The format, whose events are made in the order of the stream.
+AnswerFormat& Completion::begun_format() {
+  if (!done_ && !deaf_) begin_stream();
+  return *format_;
+}
+
 void Completion::write(std::string events) {
   if (done_ || deaf_) return;
-  begin_stream();
   parts_.stream->write(std::move(events));
   if (parts_.stream->is_stuck()) lose_reader(HttpGone::stalled);
 }

@@ -109,6 +109,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   Thoughts thoughts() const;
   void begin();
   void begin_stream();
+  AnswerFormat& begun_format();
   void write(std::string events);
   void fail(const ApiError& error);
   void end_if_complete();

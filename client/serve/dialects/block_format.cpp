@@ -17,7 +17,8 @@ std::string BlockFormat::text_event(std::uint32_t /*choice*/, const VisibleText:
   const Block block = piece.is_thought ? Block::thought : Block::text;
   std::string events;
   if (open_ != block) {
-    events = close_block() + block_opening(block);
+    events = close_block();
+    events += block_opening(block);
     open_ = block;
   }
   open_text_ += piece.text;
@@ -30,12 +31,14 @@ std::string BlockFormat::calls_event(std::uint32_t /*choice*/, const std::vector
   return events;
 }
 
-std::string BlockFormat::end_event(std::uint32_t /*choice*/, const FinishedChoice& /*finished*/) {
+std::string BlockFormat::end_event(std::uint32_t /*choice*/, const FinishedChoice& finished) {
+  finished_ = finished;
   return close_block();
 }
 
+// A stream's calls are in the choice at its own end only.
 std::string BlockFormat::last_events(const std::vector<FinishedChoice>& choices) {
-  return stream_closing(choices.front());
+  return stream_closing(finished_ ? *finished_ : choices.front());
 }
 
 std::string BlockFormat::close_block() {

@@ -37,6 +37,7 @@ class BlockFormat : public AnswerFormat {
 
   std::optional<Block> open_;
   std::string open_text_;
+  std::optional<FinishedChoice> finished_;
 };
 
 // A server-sent event with a name.

@@ -46,7 +46,8 @@ class ResponsesFormat final : public BlockFormat {
  private:
   std::string stream_opening() override {
     const Json begun = {{"response", response("in_progress")}};
-    return event("response.created", begun) + event("response.in_progress", begun);
+    std::string events = event("response.created", begun);
+    return events += event("response.in_progress", begun);
   }
 
   std::string block_opening(Block block) override {
@@ -62,8 +63,9 @@ class ResponsesFormat final : public BlockFormat {
                                         {"role", "assistant"},
                                         {"content", Json::array()},
                                         {"status", "in_progress"}};
-    return event("response.output_item.added", {{"output_index", items_.size()}, {"item", item}}) +
-           part_event("response.content_part.added", {{"part", part(block, "")}});
+    std::string events =
+        event("response.output_item.added", {{"output_index", items_.size()}, {"item", item}});
+    return events += part_event("response.content_part.added", {{"part", part(block, "")}});
   }
 
   std::string block_delta(Block block, const std::string& text) override {
@@ -75,11 +77,11 @@ class ResponsesFormat final : public BlockFormat {
   std::string block_closing(Block block, const std::string& text) override {
     Json done = {{"text", text}};
     if (block == Block::text) done["logprobs"] = Json::array();
-    std::string events = part_event(text_event_name(block) + ".done", std::move(done)) +
-                         part_event("response.content_part.done", {{"part", part(block, text)}});
+    std::string events = part_event(text_event_name(block) + ".done", std::move(done));
+    events += part_event("response.content_part.done", {{"part", part(block, text)}});
     Json item = block == Block::thought ? thought_item(text) : text_item(text);
     item["id"] = item_id_;
-    return events + item_done(std::move(item));
+    return events += item_done(std::move(item));
   }
 
   std::string call_block(const ToolCall& call) override {
@@ -92,13 +94,13 @@ class ResponsesFormat final : public BlockFormat {
       data["output_index"] = items_.size();
       return data;
     };
-    return event("response.output_item.added",
-                 {{"output_index", items_.size()}, {"item", std::move(begun)}}) +
-           event("response.function_call_arguments.delta",
-                 about({{"delta", call.call.arguments}})) +
-           event("response.function_call_arguments.done",
-                 about({{"name", call.call.name}, {"arguments", call.call.arguments}})) +
-           item_done(std::move(item));
+    std::string events = event("response.output_item.added",
+                               {{"output_index", items_.size()}, {"item", std::move(begun)}});
+    events +=
+        event("response.function_call_arguments.delta", about({{"delta", call.call.arguments}}));
+    events += event("response.function_call_arguments.done",
+                    about({{"name", call.call.name}, {"arguments", call.call.arguments}}));
+    return events += item_done(std::move(item));
   }
 
   std::string stream_closing(const FinishedChoice& choice) override {
