@@ -19,8 +19,8 @@ Duration TokenBuckets::wait(const std::string& identity, std::uint32_t per_minut
   return missing > 0.0 ? from_seconds(60.0 * missing / per_minute) : Duration::zero();
 }
 
-void TokenBuckets::charge(const std::string& identity, std::uint32_t per_minute,
-                          std::uint32_t rows, Instant now) {
+void TokenBuckets::charge(const std::string& identity, std::uint32_t per_minute, std::uint32_t rows,
+                          Instant now) {
   filled(identity, per_minute, now).tokens -= rows;
 }
 

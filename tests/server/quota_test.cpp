@@ -116,15 +116,14 @@ TEST_F(QuotaTest, ChargesRejectedHintsToTheirTenant) {
 }
 
 TEST_F(QuotaTest, DoesNotChargeRowsThatServerProposed) {
-  Speculation speculation(
-      ProposerSource{.make =
-                         [&](std::shared_ptr<std::uint32_t>) {
-                           return std::make_unique<KnownText>(whole_text());
-                         },
-                     .session_bytes = 0},
-      SpeculationOptions{.tree = {.breadth = 1, .depth = 4, .nodes = 4},
-                         .context_count = kContext,
-                         .now = [this] { return now_; }});
+  Speculation speculation(ProposerSource{.make =
+                                             [&](std::shared_ptr<std::uint32_t>) {
+                                               return std::make_unique<KnownText>(whole_text());
+                                             },
+                                         .session_bytes = 0},
+                          SpeculationOptions{.tree = {.breadth = 1, .depth = 4, .nodes = 4},
+                                             .context_count = kContext,
+                                             .now = [this] { return now_; }});
   open({.speculation = &speculation, .metrics = metrics_});
   loop_->measure_costs(1s);
   HintingClient& client = sign_in("a", {.tokens_per_minute = 1});

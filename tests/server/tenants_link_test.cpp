@@ -111,10 +111,9 @@ TEST_F(TenantsLinkTest, ReloadKeepsSessionsOfListedTenants) {
   ASSERT_TRUE(session_of(*again));
   Tokens verified = kPrompt;
   verified.push_back(*next);
-  EXPECT_TRUE(answer(*again, outgoing(wire::Resume{.session = *session,
-                                                   .verified_length = 4,
-                                                   .tokens = {8}},
-                                      verified)))
+  EXPECT_TRUE(answer(
+      *again,
+      outgoing(wire::Resume{.session = *session, .verified_length = 4, .tokens = {8}}, verified)))
       << "the session outlives its tenant's token";
   EXPECT_TRUE(ask(*stays)) << "an open connection outlives its tenant's token";
 }

@@ -154,6 +154,7 @@ TEST(WallsTest, ClockJumpReachesNoDeadline) {
                                          "client/serve/answer/answer_format.cpp",
                                          "client/serve/page/page_api.cpp",
                                          "netsim/run/manifest.cpp",
+                                         "server/program/application.h",
                                          "shared/model/chat_template.h"};
   static const std::regex reads(
       R"(system_clock::now\(|\btime\((nullptr|NULL|0)\)|gettimeofday\(|CLOCK_REALTIME)");
