@@ -189,7 +189,7 @@ TEST_F(RejectionTest, UsageErrorsExitWithTwoAndNameOption) {
   expect_refused(joined(bundle, {"-p", " \n"}), 2, "the prompt is empty");
   expect_refused(joined(bundle, {"-p", "x", "--memory", "1KB"}), 5,
                  "--memory 1.0 KiB is too little");
-  expect_refused(bundle, 2, "-p");
+  expect_refused(bundle, 2, "the prompt is missing");
 }
 
 // A resolver decides what a name means, even if it begins like a loopback address.
