@@ -52,7 +52,7 @@ Outcome outcome_of(const Check& check, Subject& subject) {
   }
 }
 
-// Fails for a server that is no subject of the checks, as one that refuses the token.
+// Fails if the checks cannot run, for example because the server refuses the token.
 Result<wire::Welcome> sign_in(const ServerAddress& address) {
   auto connection = Connection::open(address);
   if (!connection) return connection.error();

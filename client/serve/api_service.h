@@ -82,7 +82,7 @@ class ApiService {
     open,  // needs no key
     key,   // needs the key of the endpoint, if it has one
   };
-  // What is decided by a request's header, before its body is read.
+  // Access and body limit, which apply before a body is read.
   struct RouteBudget {
     std::string_view method;
     std::string_view path;

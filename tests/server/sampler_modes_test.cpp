@@ -23,7 +23,7 @@ struct SamplerOption {
   std::uint8_t logprobs = 0;
 };
 
-// What the device sends during the run.
+// Hints that the device sends during the run.
 enum class Sent { nothing, right, wrong };
 
 class SamplerModesTest : public RunTest {
